@@ -1,0 +1,1 @@
+//! First boot of a CoreOS machine: kernel arguments, initramfs profiles, propagation into the real root.

@@ -1,0 +1,3 @@
+//! Codes about first boot and profiles (01xx).
+
+super::codes! {}

@@ -1,0 +1,3 @@
+//! Codes about cluster network (05xx).
+
+super::codes! {}

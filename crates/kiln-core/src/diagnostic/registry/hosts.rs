@@ -1,0 +1,3 @@
+//! Codes about hosts and discovery (03xx).
+
+super::codes! {}

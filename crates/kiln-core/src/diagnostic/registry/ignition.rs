@@ -1,0 +1,3 @@
+//! Codes about Ignition and MachineConfigs (04xx).
+
+super::codes! {}

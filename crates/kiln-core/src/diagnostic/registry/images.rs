@@ -1,0 +1,3 @@
+//! Codes about images and sizes (07xx).
+
+super::codes! {}

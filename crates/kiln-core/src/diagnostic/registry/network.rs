@@ -1,0 +1,3 @@
+//! Codes about network documents (02xx).
+
+super::codes! {}

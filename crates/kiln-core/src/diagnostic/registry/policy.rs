@@ -1,0 +1,3 @@
+//! Codes about day-2 policies (06xx).
+
+super::codes! {}

@@ -1,0 +1,3 @@
+//! Codes about reading input (00xx).
+
+super::codes! {}

@@ -1,0 +1,153 @@
+//! A parsed YAML or JSON document whose every key and value knows its place.
+//!
+//! Both formats give the same [`Node`]: rules and readers do not care which one a user wrote.
+//! Scalars are resolved as the Kubernetes YAML reader does (YAML 1.1: `0644` is 420, `yes` is true), because the
+//! same file must mean the same here and on the cluster it was written for.
+
+use crate::source::{Location, Sourced};
+
+pub mod json;
+pub mod yaml;
+
+/// A value with its place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// Where the value stands.
+    pub at: Location,
+    /// What it is.
+    pub value: Value,
+}
+
+/// What a [`Node`] holds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// Nothing, `null` or `~`.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A whole number. Wide enough for every u64 and i64.
+    Integer(i128),
+    /// Any other number.
+    Float(f64),
+    /// Text.
+    String(Box<str>),
+    /// A list.
+    Sequence(Vec<Node>),
+    /// A mapping, in the order written. Keys are strings; duplicates were reported by the parser and the last one kept.
+    Mapping(Vec<Entry>),
+}
+
+/// One key of a mapping with its value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The key and where it stands.
+    pub key: Sourced<Box<str>>,
+    /// The value.
+    pub value: Node,
+}
+
+impl Node {
+    /// The value under `key`, if this is a mapping that has it.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.entries().iter().find(|entry| &*entry.key.value == key).map(|entry| &entry.value)
+    }
+
+    /// The value under a path of keys.
+    pub fn path(&self, keys: &[&str]) -> Option<&Node> {
+        keys.iter().try_fold(self, |node, key| node.get(key))
+    }
+
+    /// The entries of a mapping; none for anything else.
+    pub fn entries(&self) -> &[Entry] {
+        if let Value::Mapping(entries) = &self.value { entries } else { &[] }
+    }
+
+    /// The items of a list; none for anything else.
+    pub fn items(&self) -> &[Node] {
+        if let Value::Sequence(items) = &self.value { items } else { &[] }
+    }
+
+    /// The text of a string.
+    pub fn as_str(&self) -> Option<&str> {
+        if let Value::String(text) = &self.value { Some(text) } else { None }
+    }
+
+    /// A whole number.
+    pub fn as_integer(&self) -> Option<i128> {
+        if let Value::Integer(number) = self.value { Some(number) } else { None }
+    }
+
+    /// A truth value.
+    pub fn as_bool(&self) -> Option<bool> {
+        if let Value::Bool(truth) = self.value { Some(truth) } else { None }
+    }
+
+    /// Whether there is nothing here.
+    pub fn is_null(&self) -> bool {
+        self.value == Value::Null
+    }
+
+    /// How a message calls this type of value.
+    pub fn kind_name(&self) -> &'static str {
+        match self.value {
+            Value::Null => "nothing",
+            Value::Bool(_) => "a boolean",
+            Value::Integer(_) | Value::Float(_) => "a number",
+            Value::String(_) => "a string",
+            Value::Sequence(_) => "a list",
+            Value::Mapping(_) => "a mapping",
+        }
+    }
+
+    /// The same value without places.
+    pub fn to_json(&self) -> serde_json::Value {
+        match &self.value {
+            Value::Null => serde_json::Value::Null,
+            Value::Bool(truth) => (*truth).into(),
+            Value::Integer(number) => match (u64::try_from(*number), i64::try_from(*number)) {
+                (Ok(number), _) => number.into(),
+                (_, Ok(number)) => number.into(),
+                _ => serde_json::Number::from_f64(*number as f64).map_or(serde_json::Value::Null, Into::into),
+            },
+            Value::Float(number) => serde_json::Number::from_f64(*number).map_or(serde_json::Value::Null, Into::into),
+            Value::String(text) => text.to_string().into(),
+            Value::Sequence(items) => items.iter().map(Node::to_json).collect(),
+            Value::Mapping(entries) => entries.iter().map(|e| (e.key.value.to_string(), e.value.to_json())).collect(),
+        }
+    }
+
+    /// The dotted path of the innermost key or value that covers `at`, as in `spec.interfaces[0].name`.
+    ///
+    /// Only places in the same file count; values that were put together from several files
+    /// (a rendered SiteConfig, say) are searched completely.
+    pub fn path_of(&self, at: Location) -> Option<String> {
+        fn walk(node: &Node, at: Location, path: &mut String) -> bool {
+            if node.at == at {
+                return true;
+            }
+            let length = path.len();
+            for entry in node.entries() {
+                let plain = !entry.key.value.contains(['.', '/', '[']);
+                match (plain, path.is_empty()) {
+                    (true, true) => path.push_str(&entry.key.value),
+                    (true, false) => path.extend([".", &*entry.key.value]),
+                    (false, _) => path.extend(["[", &*entry.key.value, "]"]),
+                }
+                if entry.key.at == at || walk(&entry.value, at, path) {
+                    return true;
+                }
+                path.truncate(length);
+            }
+            for (index, item) in node.items().iter().enumerate() {
+                path.push_str(&format!("[{index}]"));
+                if walk(item, at, path) {
+                    return true;
+                }
+                path.truncate(length);
+            }
+            false
+        }
+        let mut path = String::new();
+        walk(self, at, &mut path).then_some(path)
+    }
+}

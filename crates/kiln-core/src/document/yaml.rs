@@ -1,0 +1,1 @@
+//! YAML text to [`Node`]s, within bounds.

@@ -1,0 +1,1 @@
+//! Ignition configs: validation, merge, conversion, pointers.

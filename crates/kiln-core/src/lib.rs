@@ -1,0 +1,19 @@
+//! What is true about a node's network, its first boot and its Ignition config.
+//!
+//! Everything here is a function of its arguments: same input, same output.
+//! **Invariant:** no I/O, no clock, no randomness, no global state. Reading files and asking machines
+//! is done by the `kiln` crate, translating upstream kinds by `kiln-api`.
+
+pub mod boot;
+pub mod check;
+pub mod diagnostic;
+pub mod document;
+pub mod ignition;
+pub mod keyfile;
+pub mod machine_config;
+pub mod net;
+pub mod network;
+pub mod nmstate;
+pub mod plan;
+pub mod source;
+pub mod world;

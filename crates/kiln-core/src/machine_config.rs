@@ -1,0 +1,1 @@
+//! MachineConfigs rendered for a pool, by the machine-config-operator's rules.

@@ -1,0 +1,1 @@
+//! Sets of connection profiles: what they mean together, merge by meaning, difference.

@@ -1,0 +1,1 @@
+//! nmstate documents to NetworkManager keyfiles, with nothing dropped in silence.

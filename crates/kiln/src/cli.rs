@@ -1,0 +1,83 @@
+//! The command line: what can be typed, and which file answers it.
+//!
+//! Exit codes: 0 done, 1 refused (the input is wrong), 2 Kiln failed.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+mod boot;
+mod check;
+mod completions;
+mod explain;
+mod ignition;
+mod net;
+pub mod output;
+mod plan;
+
+/// Fires bare machines into cluster nodes and keeps their network right.
+#[derive(Debug, Parser)]
+#[command(name = "kiln", version, propagate_version = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Find every problem in folders of manifests, before anything boots
+    Check(check::CheckArgs),
+    /// Show each host's network at every phase and the steps Kiln would take
+    Plan(plan::PlanArgs),
+    /// Tell the long story of one diagnostic
+    Explain(explain::ExplainArgs),
+    /// Turn nmstate YAML into NetworkManager keyfiles and back, merge and compare
+    #[command(subcommand)]
+    Net(net::NetCommand),
+    /// Predict the first boot of a stock CoreOS machine
+    #[command(subcommand)]
+    Boot(boot::BootCommand),
+    /// Validate, merge, convert and render Ignition configs
+    #[command(subcommand)]
+    Ignition(ignition::IgnitionCommand),
+    /// Print shell completions
+    Completions(completions::CompletionsArgs),
+}
+
+/// How a command that did not fail ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything was done.
+    Done,
+    /// The input is wrong; what is wrong has been printed.
+    Refused,
+}
+
+/// A structured output format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PrintFormat {
+    /// For reading.
+    Human,
+    /// One JSON document.
+    Json,
+    /// One YAML document.
+    Yaml,
+}
+
+/// Parses the command line, runs the command, prints what went wrong and says how it ended.
+pub fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Check(args) => check::run(&args),
+        Command::Plan(args) => plan::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Net(command) => net::run(&command),
+        Command::Boot(command) => boot::run(&command),
+        Command::Ignition(command) => ignition::run(&command),
+        Command::Completions(args) => completions::run(&args),
+    };
+    match outcome {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Refused) => ExitCode::from(1),
+        Err(failure) => output::print_failure(&failure),
+    }
+}

@@ -1,0 +1,7 @@
+//! `kiln ignition render`.
+
+use super::super::{Outcome, output::Failure};
+
+pub fn run(_args: &super::RenderArgs) -> Result<Outcome, Failure> {
+    Err(anyhow::anyhow!("not yet").into())
+}

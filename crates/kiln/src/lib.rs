@@ -1,0 +1,3 @@
+//! The `kiln` program: the command line, and later the hub and the agent, over `kiln-core` and `kiln-api`.
+
+pub mod cli;
