@@ -1,14 +1,17 @@
 //! Findings: what is wrong, where, why, and the exact edit that repairs it.
 //!
 //! A rule states code, place, message, cause and help. Which object and which field the place belongs to is
-//! worked out afterwards from the place ([`Diagnostic::attribute`]), so that no rule has to carry names along.
+//! worked out afterwards from the place ([`attribute`]), so that no rule has to carry names along.
 //! Rendering (rustc-like text, JSON lines, SARIF, GitHub) is done by the `kiln` crate.
 
 use std::fmt;
 
 use crate::source::Location;
 
+mod attribution;
 pub mod registry;
+
+pub use attribution::attribute;
 
 /// A stable name such as `KLN0101`. Codes are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -14,6 +14,7 @@ mod ignition;
 mod net;
 pub mod output;
 mod plan;
+mod report;
 
 /// Fires bare machines into cluster nodes and keeps their network right.
 #[derive(Debug, Parser)]
