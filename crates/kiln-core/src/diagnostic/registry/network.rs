@@ -1,3 +1,5 @@
 //! Codes about network documents (02xx).
 
-super::codes! {}
+super::codes! {
+    0200 Error "nmstate refuses the network document",
+}
