@@ -67,8 +67,10 @@ pub struct Object {
     pub id: ObjectId,
     /// `group/version`.
     pub api_version: String,
-    /// The whole document.
+    /// The whole document. The values of a Secret are blanked.
     pub root: Node,
+    /// The ConfigMap it was found in, or the SiteConfig or ClusterInstance it was rendered from.
+    pub within: Option<ObjectId>,
 }
 
 /// `metadata` of an object.
@@ -143,8 +145,14 @@ pub struct Host {
     pub boot_mode: Option<Sourced<String>>,
     /// Kernel arguments of its installed system, when declared (native Host).
     pub kernel_arguments: Vec<Sourced<String>>,
-    /// Network declared on the host itself: nmstate document (native Host, SiteConfig).
+    /// Network declared on the host itself: nmstate document (native Host).
     pub network: Option<Node>,
+    /// Which NIC each logical name of that document stands for (native Host).
+    pub nics: Vec<NicMapping>,
+    /// Ignition config declared on the host itself (native Host).
+    pub ignition: Option<Node>,
+    /// Site it stands at (native Host).
+    pub site: Option<Sourced<String>>,
     /// Names of BMH `preprovisioningNetworkDataName` or similar Secret.
     pub network_secret: Option<Reference>,
 }
@@ -398,6 +406,10 @@ pub struct Pool {
     pub release_image: Option<Sourced<String>>,
     /// Budget, as written.
     pub max_unavailable: Option<Sourced<String>>,
+    /// Labels its nodes get (NodePool).
+    pub node_labels: Labels,
+    /// The manifest ConfigMap it was found in.
+    pub within: Option<ObjectId>,
 }
 
 /// One MachineConfig.
