@@ -55,7 +55,7 @@ mod tests {
             value: Value::Mapping(vec![Entry { key: Sourced::new("data".into(), at(0, 4)), value }]),
         };
         let id = ObjectId { kind: "ConfigMap".into(), namespace: "ztp".into(), name: "extra".into() };
-        let objects = [Object { id: id.clone(), api_version: "v1".into(), root }];
+        let objects = [Object { id: id.clone(), api_version: "v1".into(), root, within: None }];
         let place = Location { file: inner, span: Span::new(1, 3) };
         let mut findings = [Diagnostic::new(Code(1), place, "found")];
         attribute(&mut findings, &objects, &sources);
