@@ -7,6 +7,10 @@
 use std::fmt;
 use std::ops::Deref;
 
+mod embedding;
+
+use embedding::Embedding;
+
 /// One text in a [`SourceMap`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(u32);
@@ -77,6 +81,7 @@ pub struct SourceFile {
     pub text: String,
     /// For an embedded text: the value of the outer file it was taken from.
     pub within: Option<Location>,
+    embedding: Embedding,
     line_starts: Vec<u32>,
 }
 
@@ -110,13 +115,40 @@ impl SourceMap {
         let line_starts = std::iter::once(0)
             .chain(text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at as u32 + 1))
             .collect();
-        self.files.push(SourceFile { name, text, within, line_starts });
+        let embedding = within.map_or(Embedding::Opaque, |at| Embedding::find(self.file(at.file), at.span, &text));
+        self.files.push(SourceFile { name, text, within, embedding, line_starts });
         FileId(self.files.len() as u32 - 1)
     }
 
     /// The text behind an id of this map.
     pub fn file(&self, id: FileId) -> &SourceFile {
         &self.files[id.0 as usize]
+    }
+
+    /// The same place in the file that exists on disk.
+    ///
+    /// A text that stands letter for letter in the outer file (a literal block, a quoted string without escapes) is
+    /// followed to the byte; of any other only the outer value is known.
+    pub fn outer(&self, mut at: Location) -> Location {
+        while let Some(within) = self.file(at.file).within {
+            let (outer, inner) = (self.file(within.file), self.file(at.file));
+            let span = inner.embedding.outer_span(outer, inner, at.span).unwrap_or(within.span);
+            at = Location { file: within.file, span };
+        }
+        at
+    }
+
+    /// Makes a value unreadable here and in every text it is embedded in, so that no report can quote a secret.
+    ///
+    /// Spans stay valid: letters become `*`, white space and line ends stay.
+    pub fn redact(&mut self, mut at: Location) {
+        loop {
+            self.files[at.file.0 as usize].redact(at.span);
+            let Some(within) = self.file(at.file).within else { return };
+            let (outer, inner) = (self.file(within.file), self.file(at.file));
+            let span = inner.embedding.outer_span(outer, inner, at.span).unwrap_or(within.span);
+            at = Location { file: within.file, span };
+        }
     }
 
     /// Line and column of the first byte of a location.
@@ -133,6 +165,20 @@ impl SourceFile {
         let end = (offset as usize).min(self.text.len());
         let column = self.text.get(start..end).map_or(end.saturating_sub(start), |line| line.chars().count());
         LineColumn { line: line as u32 + 1, column: column as u32 + 1 }
+    }
+
+    fn redact(&mut self, span: Span) {
+        let range = span.start as usize..(span.end as usize).min(self.text.len());
+        let Some(value) = self.text.get(range.clone()) else { return };
+        let hidden: String = value
+            .chars()
+            // as many bytes as before, so that every other span keeps pointing at the same letters
+            .flat_map(|letter| {
+                let (letter, count) = if letter.is_whitespace() { (letter, 1) } else { ('*', letter.len_utf8()) };
+                std::iter::repeat_n(letter, count)
+            })
+            .collect();
+        self.text.replace_range(range, &hidden);
     }
 
     /// Byte offset of a zero-based line and a zero-based column counted in characters, as scanners report them.

@@ -62,10 +62,7 @@ struct RealPlace<'a> {
 }
 
 fn real_place(sources: &SourceMap, at: Location) -> RealPlace<'_> {
-    let mut at = at;
-    while let Some(outer) = sources.file(at.file).within {
-        at = outer;
-    }
+    let at = sources.outer(at);
     let position = sources.line_column(at);
     RealPlace { file: &sources.file(at.file).name, line: position.line, column: position.column }
 }
