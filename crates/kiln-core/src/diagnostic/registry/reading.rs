@@ -1,3 +1,26 @@
 //! Codes about reading input (00xx).
 
-super::codes! {}
+super::codes! {
+    0001 Error "the text is not valid YAML",
+    0002 Error "a file is too large to be read",
+    0003 Error "a document is nested too deeply or holds too many values",
+    0004 Error "anchors and aliases repeat too much",
+    0005 Warning "a key is written twice",
+    0006 Error "a value does not fit its tag",
+    0007 Error "a key is not text",
+    0008 Error "a merge key points at no mapping",
+    0010 Warning "a field is not known",
+    0011 Error "a value has the wrong type",
+    0012 Error "a required field is missing",
+    0013 Error "a value is not one of those allowed",
+    0020 Error "there are no manifests",
+    0021 Error "a file is not text",
+    0022 Error "a file is a template",
+    0023 Error "a file named in a kustomization is missing",
+    0024 Note "a part of a kustomization is not applied",
+    0025 Error "kustomizations include each other in a circle",
+    0026 Note "a remote resource is not read",
+    0027 Note "a document is no Kubernetes object",
+    0028 Error "there are too many files",
+    0029 Error "a file cannot be read",
+}
