@@ -7,15 +7,18 @@
 //! Not here: reading YAML (see [`crate::document`]), finding the document inside an NMStateConfig or a policy, writing.
 //! The crate stops at the first mistake and names neither line nor field: the place is found again in [`blame`].
 
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::document::Node;
 use crate::keyfile::ConnectionFile;
-use crate::source::Sourced;
+use crate::source::{Location, Sourced};
 use crate::world::NicMapping;
+use view::View;
 
 mod blame;
 mod convert;
+mod lint;
 mod text;
+mod view;
 
 /// What one document becomes.
 #[derive(Debug, Clone, Default)]
@@ -42,12 +45,36 @@ pub fn render(document: &Node) -> Rendered {
 
 /// Renders a document whose NICs have known MAC addresses. Names stay as the document has them.
 pub fn render_for_nics(document: &Node, nics: &[NicMapping]) -> Rendered {
-    let prepared = convert::prepare(document, nics);
-    let mut rendered = Rendered { files: Vec::new(), hostname: prepared.hostname, diagnostics: prepared.diagnostics };
-    match convert::to_files(&prepared.json) {
-        Ok(files) => rendered.files = files,
-        Err(failure) => rendered.diagnostics.extend(blame::explain(document, &prepared.json, failure)),
+    let view = View::new(document);
+    if let Some(template) = convert::template(&view) {
+        return Rendered { diagnostics: vec![cannot_fill_in(template)], ..Rendered::default() };
     }
-    rendered.diagnostics.sort_by_key(|diagnostic| (diagnostic.at, diagnostic.code));
-    rendered
+    let mut diagnostics = lint::lint(&view, nics);
+    let prepared = convert::prepare(&view, nics);
+    let files = convert::to_files(&prepared).unwrap_or_else(|message| {
+        blame::explain(document, &prepared.json, message, &mut diagnostics);
+        Vec::new()
+    });
+    if files.is_empty() && !diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
+        diagnostics.push(nothing_to_render(document));
+    }
+    diagnostics.sort_by_key(|diagnostic| (diagnostic.at, diagnostic.code));
+    Rendered { files, hostname: hostname(document), diagnostics }
+}
+
+fn hostname(document: &Node) -> Option<Sourced<String>> {
+    let name = document.path(&["hostname", "config"])?;
+    Some(Sourced::new(name.as_str().filter(|name| !name.is_empty())?.to_owned(), name.at))
+}
+
+fn cannot_fill_in(template: Location) -> Diagnostic {
+    Diagnostic::new(Code(0209), template, "the document is a template and cannot be rendered offline")
+        .cause("captures are answered by the live node's own network state")
+        .help("nothing to repair; to render it for a new machine, write the names and values out")
+}
+
+fn nothing_to_render(document: &Node) -> Diagnostic {
+    Diagnostic::new(Code(0210), document.at, "no profile comes out of the document")
+        .cause("keyfiles are rendered only for interfaces with `state: up` or `state: down`")
+        .help("add the interfaces the machine is to have under `interfaces`")
 }

@@ -34,7 +34,7 @@ pub struct Location {
 }
 
 /// A value and the place it was written at.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sourced<T> {
     /// The value itself.
     pub value: T,
