@@ -6,6 +6,7 @@
 
 use crate::source::{Location, Sourced};
 
+pub mod emit;
 pub mod json;
 pub mod yaml;
 
