@@ -22,6 +22,8 @@ pub const LONGEST_TEXT: usize = 1 << 20;
 /// One keyfile. Comments and unknown keys stay in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Keyfile {
+    /// Comments before the first group, set off by a blank line. Empty in a file without groups.
+    opening: Vec<String>,
     groups: Vec<Group>,
     /// Comments after the last group, set off by a blank line, or the whole of a file without groups.
     closing: Vec<String>,
@@ -161,6 +163,21 @@ impl Keyfile {
         self.set_raw(group, key, escape::escape_list(values));
     }
 
+    /// Makes a group, perhaps to stay empty, unless it is there.
+    pub fn add_group(&mut self, group: &str) {
+        let group = name::spell_group(group);
+        if self.group(&group).is_none() {
+            self.groups.push(Group { name: group.into_owned(), ..Group::default() });
+        }
+    }
+
+    /// Sets the comment the file begins with, without its `#`. A file without groups keeps none.
+    pub fn set_opening(&mut self, comment: &str) {
+        if !self.groups.is_empty() {
+            self.opening = comment.lines().map(|line| format!("# {line}").trim_end().to_owned()).collect();
+        }
+    }
+
     /// Removes a key; its group stays.
     pub fn remove(&mut self, group: &str, key: &str) {
         for candidate in self.groups.iter_mut().filter(|candidate| candidate.name == group) {
@@ -171,6 +188,9 @@ impl Keyfile {
     /// Removes a group with its comments.
     pub fn remove_group(&mut self, group: &str) {
         self.groups.retain(|candidate| candidate.name != group);
+        if self.groups.is_empty() {
+            self.closing.splice(0..0, std::mem::take(&mut self.opening));
+        }
     }
 
     /// The names of the groups in order.
@@ -210,8 +230,9 @@ impl Keyfile {
 
 impl fmt::Display for Keyfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.opening.iter().try_for_each(|comment| writeln!(f, "{comment}"))?;
         for (index, group) in self.groups.iter().enumerate() {
-            if index > 0 {
+            if index > 0 || !self.opening.is_empty() {
                 writeln!(f)?;
             }
             for comment in &group.above {
@@ -254,6 +275,9 @@ impl Reader {
         }
         if line.is_empty() {
             self.after_blank = true;
+            if self.current.is_none() {
+                self.keyfile.opening.append(&mut self.pending);
+            }
             return Ok(());
         }
         if line.starts_with('#') {
@@ -330,6 +354,9 @@ impl Reader {
 
     fn finish(mut self) -> Keyfile {
         self.keyfile.closing = self.pending;
+        if self.keyfile.groups.is_empty() {
+            self.keyfile.closing.splice(0..0, std::mem::take(&mut self.keyfile.opening));
+        }
         self.keyfile
     }
 }

@@ -14,8 +14,11 @@ fn texts_are_normalised_without_losing_anything() {
         // one group, the last value counts
         ("[a]\nk=1\n[b]\nk=2\n[a]\nk=3\nm=4\n", "[a]\nk=3\nm=4\n\n[b]\nk=2\n"),
         // comments: above a header, inside a group, at the end
-        ("# top\n\n[a]\n# in\nk=v\n\n# of b\n[b]\n\n# end\n", "# top\n[a]\n# in\nk=v\n\n# of b\n[b]\n\n# end\n"),
+        ("# top\n\n[a]\n# in\nk=v\n\n# of b\n[b]\n\n# end\n", "# top\n\n[a]\n# in\nk=v\n\n# of b\n[b]\n\n# end\n"),
         ("# only a comment\n", "# only a comment\n"),
+        ("# of a\n[a]\nk=v\n", "# of a\n[a]\nk=v\n"),
+        ("# top\n\n\n# of a\n[a]\nk=v\n", "# top\n\n# of a\n[a]\nk=v\n"),
+        ("# one\n\n# two\n\n", "# one\n# two\n"),
         ("[a]\n\n# about k\nk=v\n", "[a]\n# about k\nk=v\n"),
         // unknown keys, locales, blanks in keys, `=` in values
         ("[a]\nname[de]=x\nodd key=b=c\n", "[a]\nname[de]=x\nodd key=b=c\n"),
