@@ -6,8 +6,12 @@
 
 use crate::source::{Location, Sourced};
 
+pub mod emit;
 pub mod json;
+mod read;
 pub mod yaml;
+
+pub use read::read;
 
 /// A value with its place.
 #[derive(Debug, Clone, PartialEq)]

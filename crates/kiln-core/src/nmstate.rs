@@ -17,8 +17,11 @@ use view::View;
 mod blame;
 mod convert;
 mod lint;
+mod macs;
 mod text;
 mod view;
+
+pub use macs::{AssistedView, assisted_view, bind_to_macs};
 
 /// What one document becomes.
 #[derive(Debug, Clone, Default)]

@@ -42,6 +42,18 @@ pub struct Sourced<T> {
     pub at: Location,
 }
 
+impl FileId {
+    /// The number behind the id; only the document reader, which passes places through serde, needs it.
+    pub(crate) const fn index(self) -> u32 {
+        self.0
+    }
+
+    /// The id behind a number that came from [`FileId::index`].
+    pub(crate) const fn from_index(index: u32) -> Self {
+        FileId(index)
+    }
+}
+
 impl<T> Sourced<T> {
     /// Pairs a value with its place.
     pub const fn new(value: T, at: Location) -> Self {

@@ -12,7 +12,7 @@ super::codes! {
     0010 Warning "a field is not known",
     0011 Error "a value has the wrong type",
     0012 Error "a required field is missing",
-    0013 Error "a value is not one of those allowed",
+    0013 Error "a value is not allowed here",
     0020 Error "there are no manifests",
     0021 Error "a file is not text",
     0022 Error "a file is a template",

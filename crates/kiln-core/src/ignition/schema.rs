@@ -1,0 +1,155 @@
+//! Every field of every Ignition spec: its name, its type and the spec it appeared in.
+//!
+//! One table per major version, read by the type check, by unknown-key and key-case warnings, by conversion and by
+//! merging. A field is known to a spec when its `since` is not above the spec's minor version; no field of a major
+//! version was ever removed by a later minor one.
+//!
+//! Go, in which Ignition is written, takes `null` for "not set" everywhere; so the table has no notion of "nullable".
+
+mod v2;
+mod v3;
+
+use super::SpecVersion;
+
+/// The fields of one object.
+#[derive(Debug)]
+pub struct Object {
+    /// What messages call it: `file`, `partition`.
+    pub name: &'static str,
+    /// Its fields.
+    pub fields: &'static [Field],
+}
+
+/// One field of an [`Object`].
+#[derive(Debug)]
+pub struct Field {
+    /// The key, in the case it must be written in.
+    pub name: &'static str,
+    /// What it holds.
+    pub holds: Type,
+    /// The minor version of the spec that brought it.
+    pub since: u8,
+    /// Whether the typed form has no "unset" for it: Go reads a missing one as its zero value.
+    pub zero_if_missing: bool,
+}
+
+/// What a field holds.
+#[derive(Debug, Clone, Copy)]
+pub enum Type {
+    /// Text.
+    String,
+    /// A whole number that fits 64 bits with a sign.
+    Integer,
+    /// `true` or `false`.
+    Boolean,
+    /// A list of texts.
+    Strings,
+    /// An object.
+    Object(&'static Object),
+    /// A list of objects.
+    Objects(&'static Object),
+}
+
+/// The root object of the spec's major version. Fields newer than `version` are in it: compare their `since`.
+pub fn root(version: SpecVersion) -> &'static Object {
+    if version.is_v2() { &v2::CONFIG } else { &v3::CONFIG }
+}
+
+impl Object {
+    /// The field with this exact name.
+    pub fn field(&self, name: &str) -> Option<&'static Field> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+
+    /// The field Go would decode this key into: letter case does not count.
+    pub fn field_any_case(&self, key: &str) -> Option<&'static Field> {
+        self.field(key).or_else(|| {
+            let key = fold_case(key);
+            self.fields.iter().find(|field| fold_case(field.name) == key)
+        })
+    }
+}
+
+impl Type {
+    /// How a message calls a value of this type.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Type::String => "a string",
+            Type::Integer => "a whole number",
+            Type::Boolean => "true or false",
+            Type::Strings => "a list of strings",
+            Type::Object(_) => "an object",
+            Type::Objects(_) => "a list of objects",
+        }
+    }
+}
+
+/// Folds letter case as Go's JSON reader does: two non-ASCII letters fold to ASCII ones.
+fn fold_case(key: &str) -> String {
+    key.chars()
+        .map(|letter| match letter {
+            '\u{17f}' => 's',
+            '\u{212a}' => 'k',
+            other => other.to_ascii_lowercase(),
+        })
+        .collect()
+}
+
+// The rows of the tables read as `text("path", 0)`: what it holds, its name, the minor version that brought it.
+
+const fn row(name: &'static str, holds: Type, since: u8) -> Field {
+    Field { name, holds, since, zero_if_missing: false }
+}
+const fn text(name: &'static str, since: u8) -> Field {
+    row(name, Type::String, since)
+}
+const fn number(name: &'static str, since: u8) -> Field {
+    row(name, Type::Integer, since)
+}
+const fn truth(name: &'static str, since: u8) -> Field {
+    row(name, Type::Boolean, since)
+}
+const fn texts(name: &'static str, since: u8) -> Field {
+    row(name, Type::Strings, since)
+}
+const fn object(name: &'static str, since: u8, of: &'static Object) -> Field {
+    row(name, Type::Object(of), since)
+}
+const fn objects(name: &'static str, since: u8, of: &'static Object) -> Field {
+    row(name, Type::Objects(of), since)
+}
+const fn zero(field: Field) -> Field {
+    Field { zero_if_missing: true, ..field }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letter_case_does_not_hide_a_field_from_go() {
+        let root = root(SpecVersion::V3_2);
+        assert_eq!(root.field("Storage").map(|f| f.name), None);
+        assert_eq!(root.field_any_case("STORAGE").map(|f| f.name), Some("storage"));
+        assert_eq!(root.field_any_case("\u{17f}torage").map(|f| f.name), Some("storage"));
+        assert_eq!(root.field_any_case("storag").map(|f| f.name), None);
+    }
+
+    /// The typed crate was generated from the official JSON schemas: what it writes for a full config must be known here.
+    #[test]
+    fn no_object_lists_a_field_twice() {
+        fn walk(object: &Object, seen: &mut Vec<&'static str>) {
+            for (index, field) in object.fields.iter().enumerate() {
+                assert!(object.fields[..index].iter().all(|other| other.name != field.name), "{}", field.name);
+                if let Type::Object(inner) | Type::Objects(inner) = field.holds {
+                    seen.push(inner.name);
+                    walk(inner, seen);
+                }
+            }
+        }
+        let mut seen = Vec::new();
+        walk(root(SpecVersion::V3_6), &mut seen);
+        walk(root(SpecVersion::V2_2), &mut seen);
+        assert!(seen.contains(&"partition"));
+    }
+}
