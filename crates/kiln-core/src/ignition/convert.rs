@@ -83,3 +83,6 @@ fn dropped(at: Location, what: &str, to: SpecVersion, consequence: &str) -> Diag
 fn refused(at: Location, message: String, cause: &str, help: &str) -> Diagnostic {
     Diagnostic::new(Code(461), at, message).cause(cause).help(help)
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,9 +19,9 @@ enum Loss {
 }
 
 /// A field that came with a version. `path` leaves list positions out.
-struct Feature {
-    since: SpecVersion,
-    path: &'static str,
+pub(super) struct Feature {
+    pub(super) since: SpecVersion,
+    pub(super) path: &'static str,
     loss: Loss,
 }
 
@@ -33,7 +33,7 @@ const HEADERS: Loss = Loss::Fatal("the server would be asked without its headers
 const COMPRESSION: Loss = Loss::Fatal("the machine would read the packed bytes as if they were plain");
 
 /// Every field that is not in 3.0.
-const FEATURES: &[Feature] = &[
+pub(super) const FEATURES: &[Feature] = &[
     feature(SpecVersion::V3_1, "ignition.proxy", Loss::Tolerable("the machine will fetch without a proxy")),
     feature(SpecVersion::V3_1, "ignition.config.merge.compression", COMPRESSION),
     feature(SpecVersion::V3_1, "ignition.config.merge.httpHeaders", HEADERS),
