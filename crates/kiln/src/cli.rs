@@ -11,7 +11,6 @@ mod check;
 mod completions;
 mod explain;
 mod ignition;
-pub mod load;
 mod net;
 pub mod output;
 mod plan;

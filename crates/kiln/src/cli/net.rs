@@ -8,7 +8,6 @@ use super::{Outcome, output::Failure};
 
 mod capture;
 mod diff;
-mod keyfile_dir;
 mod merge;
 mod render;
 

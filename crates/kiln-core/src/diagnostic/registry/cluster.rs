@@ -1,3 +1,28 @@
 //! Codes about cluster network (05xx).
 
-super::codes! {}
+super::codes! {
+    0500 Error "a VIP outside of the machine networks",
+    0501 Error "networks that overlap",
+    0502 Error "hosts outside of the machine networks will be rejected",
+    0503 Note "hosts that will be remote workers",
+    0504 Error "a control-plane host away from the API address",
+    0505 Warning "default routers on remote nodes",
+    0506 Error "a node selector the ingress operator cannot use",
+    0507 Warning "a shard's domain under the default wildcard",
+    0508 Error "an EgressIP no node can take",
+    0509 Error "an EgressIP that somebody has already",
+    0510 Error "the number of hosts is not the number required",
+    0511 Error "Node objects among the extra manifests",
+    0512 Warning "a selector by a hostname no node has",
+    0513 Note "a keepalived workaround that is no longer needed",
+    0514 Error "install-config overrides that are refused",
+    0515 Error "one manifest name in two ConfigMaps",
+    0516 Error "a node in two custom pools",
+    0517 Warning "a MachineConfig that reaches no pool",
+    0518 Error "a VIP that is not free",
+    0520 Warning "`InPlace` upgrades do nothing on platform None",
+    0521 Warning "`autoRepair` does nothing on platform None",
+    0522 Warning "`replicas` creates no machine on platform None",
+    0523 Warning "a config server path that a hosted cluster does not have",
+    0525 Warning "an EgressIP with more addresses than nodes",
+}

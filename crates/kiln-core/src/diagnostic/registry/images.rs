@@ -1,3 +1,5 @@
 //! Codes about images and sizes (07xx).
 
-super::codes! {}
+super::codes! {
+    0700 Error "a discovery image without room for its networks",
+}

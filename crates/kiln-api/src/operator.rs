@@ -1,3 +1,0 @@
-//! operator.openshift.io: settings of the cluster's own operators.
-
-pub(crate) mod ingress_controller;

@@ -1,0 +1,314 @@
+//! Network policies one by one: names, selectors, budgets, templates, and the primary interface.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::Rule;
+use super::addresses::{NetworkFacts, ports};
+use super::context::Context;
+use super::words::{counted, listed};
+use crate::diagnostic::{Code, Diagnostic, Severity};
+use crate::document::Node;
+use crate::world::Policy;
+
+pub(super) const RULES: &[Rule] =
+    &[names, selector_values, policies_of_no_node, templates, budgets, shared_budgets, primary_interfaces];
+
+fn names(context: &Context, findings: &mut Vec<Diagnostic>) {
+    for policy in &context.world.policies {
+        let name = &policy.meta.id.name;
+        let reason = match name.len() {
+            64.. => format!("it has {} characters", name.len()),
+            _ if !is_label_value(name) => "it is not a label value".to_owned(),
+            _ => continue,
+        };
+        findings.push(
+            Diagnostic::new(
+                Code(602),
+                policy.meta.at,
+                format!("the name of policy `{name}` will be refused: {reason}"),
+            )
+            .cause(
+                "the name becomes a label of every enactment: at most 63 letters, digits, `-`, `_` and `.`, with a \
+                letter or digit at both ends",
+            )
+            .help(format!(
+                "write:\nmetadata:\n  name: {}",
+                name.chars().take(63).collect::<String>().trim_matches(['-', '_', '.'])
+            )),
+        );
+    }
+}
+
+/// Empty, or at most 63 letters, digits, `-`, `_`, `.` with letters or digits at the ends.
+fn is_label_value(value: &str) -> bool {
+    let inner = value.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+    let ends = value.bytes().next().into_iter().chain(value.bytes().last()).all(|byte| byte.is_ascii_alphanumeric());
+    value.len() <= 63 && inner && ends
+}
+
+fn selector_values(context: &Context, findings: &mut Vec<Diagnostic>) {
+    for policy in &context.world.policies {
+        for (key, value) in &policy.node_selector {
+            if is_label_value(value) {
+                continue;
+            }
+            findings.push(
+                Diagnostic::new(
+                    Code(603),
+                    value.at,
+                    format!(
+                        "policy `{}` selects nodes by `{key}: {value}`, and no label can have that value",
+                        policy.meta.id.name
+                    ),
+                )
+                .cause(
+                    "the selector of a policy knows equality only; lists and expressions are taken for a value, and \
+                    the API server refuses what is not a label value",
+                )
+                .help(format!(
+                    "write one value, for example:\nspec:\n  nodeSelector:\n    {key}: \"\"\nor one policy per value"
+                )),
+            );
+        }
+    }
+}
+
+fn policies_of_no_node(context: &Context, findings: &mut Vec<Diagnostic>) {
+    if context.nodes.is_empty() {
+        return;
+    }
+    let known: HashSet<&str> = context.nodes.iter().flat_map(|node| node.labels.keys().copied()).collect();
+    for (policy, nodes) in context.world.policies.iter().zip(&context.nodes_of_policy) {
+        let Some((key, value)) = policy.node_selector.iter().next().filter(|_| nodes.is_empty()) else { continue };
+        let unknown = policy
+            .node_selector
+            .keys()
+            .any(|key| !known.contains(key.as_str()) && !key.starts_with("node-role.kubernetes.io/"));
+        let labels = policy.node_selector.iter().map(|(key, value)| format!("{key}={value}"));
+        findings.push(
+            Diagnostic::new(
+                Code(601),
+                policy.node_selector_at.unwrap_or(value.at),
+                format!("policy `{}` selects no declared node: none will have {}", policy.meta.id.name, listed(labels)),
+            )
+            .severity(if unknown { Severity::Note } else { Severity::Warning })
+            .cause("a policy that selects nothing is `Ignored` with reason NoMatchingNode, and nothing else tells")
+            .help(format!(
+                "correct `spec.nodeSelector`, or give a host the label:\nmetadata:\n  annotations:\n    \
+                bmac.agent-install.openshift.io.node-label.{key}: \"{value}\""
+            )),
+        );
+    }
+}
+
+fn templates(context: &Context, findings: &mut Vec<Diagnostic>) {
+    for policy in &context.world.policies {
+        let Some((_, capture)) = policy.captures.iter().next() else { continue };
+        findings.push(
+            Diagnostic::new(
+                Code(604),
+                capture.at,
+                format!(
+                    "policy `{}` captures {} from the running node ({}); what it will do cannot be said here",
+                    policy.meta.id.name,
+                    counted(policy.captures.len(), "value"),
+                    listed(policy.captures.keys())
+                ),
+            )
+            .cause(
+                "captures are resolved against the live state of each node, once, and stay as they are until the \
+                policy is made anew; `capture` cannot be edited later",
+            )
+            .help("nothing to do; interfaces named by a template are not compared with other policies"),
+        );
+    }
+}
+
+/// What `maxUnavailable` means for a number of nodes.
+fn budget(policy: &Policy, nodes: usize) -> Result<usize, String> {
+    let text = policy.max_unavailable.as_ref().map_or("50%", |text| text.value.as_str());
+    let number = |text: &str| text.parse::<u32>().map_err(|_| text.to_owned());
+    let count = match text.strip_suffix('%') {
+        Some(percent) => (number(percent).map_err(|_| text.to_owned())? as usize * nodes).div_ceil(100),
+        None => number(text)? as usize,
+    };
+    Ok(count.clamp(1, nodes.max(1)))
+}
+
+fn budgets(context: &Context, findings: &mut Vec<Diagnostic>) {
+    for (policy, nodes) in context.world.policies.iter().zip(&context.nodes_of_policy) {
+        let Some(text) = &policy.max_unavailable else { continue };
+        let name = &policy.meta.id.name;
+        match budget(policy, nodes.len()) {
+            Err(_) => findings.push(
+                Diagnostic::new(
+                    Code(608),
+                    text.at,
+                    format!("`maxUnavailable: {text}` of policy `{name}` is neither a number nor a percentage"),
+                )
+                .cause(
+                    "a budget that cannot be read is replaced by the default, 50% of the nodes, without a condition \
+                    that says so",
+                )
+                .help("write:\nspec:\n  maxUnavailable: 1\nor a percentage such as \"20%\""),
+            ),
+            Ok(_) if matches!(text.as_str(), "0" | "0%") => findings.push(
+                Diagnostic::new(
+                    Code(608),
+                    text.at,
+                    format!("`maxUnavailable: {text}` of policy `{name}` still takes one node at a time"),
+                )
+                .cause("the budget is at least 1; there is no way to pause a policy with it")
+                .help("write 1, or remove the policy until it shall be applied:\nspec:\n  maxUnavailable: 1"),
+            ),
+            Ok(count) if nodes.len() > 1 && count >= nodes.len() => findings.push(
+                Diagnostic::new(
+                    Code(606),
+                    text.at,
+                    format!("policy `{name}` may change all {} nodes it selects at the same time", nodes.len()),
+                )
+                .cause(
+                    "with `maxUnavailable` as large as the selection a mistake reaches every node before the first \
+                    one is judged",
+                )
+                .help("write:\nspec:\n  maxUnavailable: 1"),
+            ),
+            Ok(_) => {}
+        }
+    }
+}
+
+fn shared_budgets(context: &Context, findings: &mut Vec<Diagnostic>) {
+    let mut by_selection: BTreeMap<&[usize], Vec<&Policy>> = BTreeMap::new();
+    for (policy, nodes) in context.world.policies.iter().zip(&context.nodes_of_policy) {
+        if nodes.len() > 1 {
+            by_selection.entry(nodes).or_default().push(policy);
+        }
+    }
+    for (nodes, policies) in by_selection.into_iter().filter(|(_, policies)| policies.len() > 1) {
+        let budgets: Vec<usize> = policies.iter().filter_map(|policy| budget(policy, nodes.len()).ok()).collect();
+        let together: usize = budgets.iter().sum();
+        let alone = budgets.iter().any(|budget| *budget >= nodes.len());
+        if together < nodes.len() || alone {
+            continue;
+        }
+        findings.push(
+            Diagnostic::new(
+                Code(606),
+                policies[0].meta.at,
+                format!(
+                    "policies {} together may change all {} nodes they select at the same time",
+                    listed(policies.iter().map(|policy| &policy.meta.id.name)),
+                    nodes.len()
+                ),
+            )
+            .severity(Severity::Note)
+            .cause(
+                "the budget `maxUnavailable` (50% unless written) counts for each policy alone; several policies add \
+                up",
+            )
+            .help("apply them one after the other, or write on each:\nspec:\n  maxUnavailable: 1")
+            .related(policies[1].meta.at, "another policy for the same nodes"),
+        );
+    }
+}
+
+fn primary_interfaces(context: &Context, findings: &mut Vec<Diagnostic>) {
+    for (policy, nodes) in context.world.policies.iter().zip(&context.nodes_of_policy) {
+        let Some(desired) = &policy.desired else { continue };
+        let wanted = NetworkFacts::read(desired);
+        let mut lost: BTreeMap<(crate::source::Location, String), Vec<(&str, String)>> = BTreeMap::new();
+        for host in nodes.iter().filter_map(|node| context.nodes[*node].host).map(|host| &context.hosts[host]) {
+            for document in context.documents(host) {
+                let Some(primary) = document.facts.primary() else { continue };
+                let own = document.facts.addresses.iter().filter(|address| address.interface == primary);
+                for address in own {
+                    let Some((at, what)) =
+                        taken_away(&wanted, primary, address.net.addr().is_ipv4(), &address.net.addr().to_string())
+                    else {
+                        continue;
+                    };
+                    lost.entry((at, format!("{what} `{primary}`")))
+                        .or_default()
+                        .push((host.host.meta.id.name.as_str(), address.net.addr().to_string()));
+                }
+            }
+        }
+        for ((at, what), hosts) in lost {
+            let (host, address) = &hosts[0];
+            findings.push(
+                Diagnostic::new(
+                    Code(607),
+                    at,
+                    format!(
+                        "policy `{}` {what}, the primary interface of {}, and leaves out its address {address}",
+                        policy.meta.id.name,
+                        listed(hosts.iter().map(|(host, _)| host))
+                    ),
+                )
+                .cause(
+                    "what a policy says about an interface replaces what was there; without its address the node \
+                    loses the way to the API server, and the change is rolled back after the probes fail",
+                )
+                .help(format!(
+                    "repeat the declared address of host `{host}` where the interface (or the bridge or bond above \
+                    it) is described:\nipv4:\n  enabled: true\n  dhcp: false\n  address:\n  - ip: {address}\n    \
+                    prefix-length: …\nwhich means one policy per node; or leave the interface out of the policy"
+                )),
+            );
+        }
+    }
+}
+
+/// Where and how a policy takes an address from an interface.
+fn taken_away<'w>(
+    wanted: &NetworkFacts<'w>,
+    primary: &str,
+    ipv4: bool,
+    address: &str,
+) -> Option<(crate::source::Location, &'static str)> {
+    if wanted.addresses.iter().any(|kept| kept.net.addr().to_string() == address) {
+        return None;
+    }
+    for interface in &wanted.interfaces {
+        if let Some(port) = ports(interface.node).into_iter().find(|port| port.as_str() == Some(primary)) {
+            return Some((port.at, "makes a port of"));
+        }
+        if interface.name != primary {
+            continue;
+        }
+        if let Some(state) =
+            interface.node.get("state").filter(|state| matches!(state.as_str(), Some("absent" | "down")))
+        {
+            return Some((state.at, "takes down"));
+        }
+        let family = interface.node.get(if ipv4 { "ipv4" } else { "ipv6" });
+        let Some(family) = family else { continue };
+        let off = family.get("enabled").and_then(Node::as_bool) == Some(false);
+        let replaced = family.get("address").is_some() || family.get("dhcp").and_then(Node::as_bool) == Some(true);
+        if off || replaced {
+            return Some((family.at, "redefines"));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_label_value;
+
+    #[test]
+    fn label_values_follow_the_rules_of_kubernetes() {
+        for (value, fine) in [
+            ("", true),
+            ("worker-0.example.com", true),
+            ("a_b", true),
+            ("-a", false),
+            ("a b", false),
+            ("[a,b]", false),
+            (&"a".repeat(64), false),
+        ] {
+            assert_eq!(is_label_value(value), fine, "{value}");
+        }
+    }
+}

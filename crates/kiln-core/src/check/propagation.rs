@@ -1,0 +1,297 @@
+//! MachineConfigs that keep a declared network from reaching the installed system.
+//!
+//! At the end of the first boot CoreOS copies the network of the initramfs into the real root only when two
+//! directories there are empty. Any file in them counts: a dot file, a route, a keyfile NetworkManager ignores. One
+//! small day-2 tweak for a pool therefore leaves every host added later without its network.
+//!
+//! Hosts that Kiln composes are left out: their network is merged with the pool's files by meaning.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::Rule;
+use super::context::{Context, HostView};
+use super::overrides::installer_args;
+use super::words::{SHOWN, counted, listed};
+use crate::diagnostic::{Code, Diagnostic, ObjectId};
+use crate::document::Node;
+use crate::source::Location;
+use crate::world::MachineConfig;
+
+pub(super) const RULES: &[Rule] = &[blocked_propagation, blocked_by_override, switched_off, forced_but_unreadable];
+
+pub(super) const CONNECTIONS: &str = "/etc/NetworkManager/system-connections/";
+const SCRIPTS: &str = "/etc/sysconfig/network-scripts/";
+const HARMLESS: &str = "readme-ifcfg-rh.txt";
+
+const FORCE: &str = "coreos.force_persist_ip";
+const SWITCH_OFF: &str = "coreos.no_persist_ip";
+
+/// Paths of everything a config writes: files, links and directories.
+pub(super) fn written_paths(config: &Node) -> impl Iterator<Item = &Node> {
+    let lists = ["files", "links", "directories"].into_iter().filter_map(|list| config.path(&["storage", list]));
+    lists.flat_map(Node::items).filter_map(|entry| entry.get("path"))
+}
+
+/// Whether a path makes one of the two directories non-empty.
+pub(super) fn blocks(path: &str) -> bool {
+    let inside = |directory: &str| path.strip_prefix(directory).is_some_and(|name| !name.trim_matches('/').is_empty());
+    inside(CONNECTIONS) || (inside(SCRIPTS) && path.strip_prefix(SCRIPTS) != Some(HARMLESS))
+}
+
+/// Whether the host's kernel arguments switch `karg` on, read as dracut reads truth values.
+pub(super) fn has_karg(host: &HostView, karg: &str) -> bool {
+    let given = host.host.installer_args.as_ref().and_then(|text| installer_args(text)).unwrap_or_default();
+    let given = given.windows(2).filter(|pair| pair[0] == "--append-karg").map(|pair| pair[1].as_str());
+    let own = host.host.kernel_arguments.iter().map(|argument| argument.value.as_str());
+    given.chain(own).flat_map(str::split_whitespace).any(|argument| match argument.split_once('=') {
+        Some((name, value)) => name == karg && !matches!(value, "0" | "no" | "off"),
+        None => argument == karg,
+    })
+}
+
+/// Kiln composes the network of its own kind of host.
+fn composed_by_kiln(host: &HostView) -> bool {
+    host.host.meta.id.kind == "Host"
+}
+
+/// The hosts of a pool whose declared network would be lost, found once per pool and manifest ConfigMap.
+#[derive(Default)]
+struct Losers<'c> {
+    known: HashMap<(&'c str, Option<&'c ObjectId>), Vec<usize>>,
+}
+
+impl<'c> Losers<'c> {
+    fn of(&mut self, context: &'c Context, pool: &'c str, config: &'c MachineConfig) -> &[usize] {
+        self.known.entry((pool, config.within.as_ref())).or_insert_with(|| {
+            let hosts = context.hosts_of_pool.get(pool).into_iter().flatten().copied();
+            hosts
+                .filter(|host| {
+                    let view = &context.hosts[*host];
+                    !view.documents.is_empty()
+                        && !composed_by_kiln(view)
+                        && !has_karg(view, FORCE)
+                        && context.config_reaches(config, view)
+                })
+                .collect()
+        })
+    }
+}
+
+fn blocked_propagation(context: &Context, findings: &mut Vec<Diagnostic>) {
+    let mut losers = Losers::default();
+    let mut pools: Vec<&str> = context.configs_of_pool.keys().copied().collect();
+    pools.sort_unstable();
+    let mut pools_of: HashMap<*const MachineConfig, Vec<&str>> = HashMap::new();
+    for pool in pools {
+        for config in &context.configs_of_pool[pool] {
+            pools_of.entry(std::ptr::from_ref(*config)).or_default().push(pool);
+        }
+    }
+    for config in &context.world.machine_configs {
+        let blocking = config.config.iter().flat_map(written_paths);
+        let blocking: Vec<&Node> = blocking.filter(|path| path.as_str().is_some_and(blocks)).collect();
+        let Some(first) = blocking.first() else { continue };
+        let mut lost = BTreeSet::new();
+        let reached = pools_of.get(&std::ptr::from_ref(config)).map_or(&[][..], Vec::as_slice);
+        for pool in reached {
+            lost.extend(losers.of(context, pool, config).iter().copied());
+        }
+        let path = first.as_str().unwrap_or_default();
+        if lost.is_empty() {
+            if !reached.iter().any(|pool| context.hosts_of_pool.contains_key(pool)) {
+                findings.push(latent(config, path, first.at));
+            }
+            continue;
+        }
+        let hosts: Vec<&HostView> = lost.iter().map(|host| &context.hosts[*host]).collect();
+        findings.push(lost_network(
+            context,
+            &format!("MachineConfig `{}`", config.meta.id.name),
+            path,
+            first.at,
+            &hosts,
+        ));
+    }
+}
+
+fn blocked_by_override(context: &Context, findings: &mut Vec<Diagnostic>) {
+    for view in &context.hosts {
+        let Some(text) = &view.host.ignition_override else { continue };
+        if view.documents.is_empty() || composed_by_kiln(view) || has_karg(view, FORCE) {
+            continue;
+        }
+        let Ok(config) = serde_json::from_str::<serde_json::Value>(text) else { continue };
+        let paths =
+            ["files", "links"].into_iter().filter_map(|list| config.pointer(&format!("/storage/{list}"))?.as_array());
+        let mut paths = paths.flatten().filter_map(|entry| entry.get("path")?.as_str());
+        if let Some(path) = paths.find(|path| blocks(path)) {
+            findings.push(lost_network(
+                context,
+                &format!("the Ignition override of host `{}`", view.host.meta.id.name),
+                path,
+                text.at,
+                &[view],
+            ));
+        }
+    }
+}
+
+const WHY: &str = "at the end of the first boot CoreOS copies the network of the initramfs into the installed \
+    system only if /etc/NetworkManager/system-connections and /etc/sysconfig/network-scripts are empty there; any \
+    file counts, even one NetworkManager ignores. The host then comes up without its addresses, and the hub only \
+    says `Host timed out when pulling ignition`";
+
+fn lost_network(context: &Context, writer: &str, path: &str, at: Location, hosts: &[&HostView]) -> Diagnostic {
+    let names = listed(hosts.iter().map(|host| &host.host.meta.id.name));
+    let whose =
+        if hosts.len() == 1 { format!("host {names}") } else { format!("{} ({names})", counted(hosts.len(), "host")) };
+    let finding = Diagnostic::new(
+        Code(120),
+        at,
+        format!("`{path}`, written by {writer}, keeps the declared network of {whose} out of the installed system"),
+    )
+    .cause(WHY)
+    .help(format!(
+        "on BareMetalHost {names} write:\nmetadata:\n  annotations:\n    \
+        bmac.agent-install.openshift.io/installer-args: '{}'\nForcing copies files side by side and decides nothing: \
+        profiles made from kernel arguments have priority -100 and lose against a profile of the pool for the same \
+        NIC, and a file of the same name keeps its old mode, so one written with 0644 stays ignored. On a host that \
+        Kiln composes (kind Host) the two sets are merged by meaning, and this cannot occur",
+        forced_arguments(hosts[0])
+    ));
+    hosts.iter().take(SHOWN).fold(finding, |finding, host| {
+        let network = context.documents(host).next().map_or(host.host.meta.at, |document| document.meta.at);
+        finding.related(network, format!("the network of host `{}`, which is lost", host.host.meta.id.name))
+    })
+}
+
+/// The installer arguments the host has, with the one that forces added.
+fn forced_arguments(host: &HostView) -> String {
+    let mut arguments = host.host.installer_args.as_ref().and_then(|text| installer_args(text)).unwrap_or_default();
+    arguments.extend(["--append-karg".to_owned(), FORCE.to_owned()]);
+    let quoted: Vec<String> =
+        arguments.into_iter().map(|argument| serde_json::Value::from(argument).to_string()).collect();
+    format!("[{}]", quoted.join(","))
+}
+
+fn latent(config: &MachineConfig, path: &str, at: Location) -> Diagnostic {
+    let role = config.role.as_ref().map_or("its", |role| role.value.as_str());
+    Diagnostic::new(
+        Code(126),
+        at,
+        format!(
+            "hosts added to the {role} pool later will lose their declared network, because MachineConfig `{}` writes \
+            `{path}`",
+            config.meta.id.name
+        ),
+    )
+    .cause(WHY)
+    .help(
+        "give every host that is added with a network of its own the annotation\nmetadata:\n  annotations:\n    \
+        bmac.agent-install.openshift.io/installer-args: '[\"--append-karg\",\"coreos.force_persist_ip\"]'\nor change \
+        the network of running nodes with a NodeNetworkConfigurationPolicy instead of a file",
+    )
+}
+
+fn switched_off(context: &Context, findings: &mut Vec<Diagnostic>) {
+    for view in context.hosts.iter().filter(|view| !view.documents.is_empty() && !composed_by_kiln(view)) {
+        if !has_karg(view, SWITCH_OFF) {
+            continue;
+        }
+        let at = view.host.installer_args.as_ref().map_or(view.host.meta.at, |text| text.at);
+        let forced =
+            if has_karg(view, FORCE) { ", also against `coreos.force_persist_ip`, which stands there too" } else { "" };
+        findings.push(
+            Diagnostic::new(
+                Code(123),
+                at,
+                format!(
+                    "`{SWITCH_OFF}` keeps the declared network of host `{}` out of the installed system",
+                    view.host.meta.id.name
+                ),
+            )
+            .cause(format!(
+                "with this kernel argument CoreOS copies neither profiles nor hostname nor interface names from the \
+                initramfs{forced}"
+            ))
+            .help(format!("remove \"--append-karg\",\"{SWITCH_OFF}\" from the installer arguments")),
+        );
+    }
+}
+
+/// Permission bits of a written file; Ignition takes 0644 when none are written.
+pub(super) fn file_mode(file: &Node) -> u32 {
+    file.get("mode").and_then(Node::as_integer).and_then(|mode| u32::try_from(mode).ok()).unwrap_or(0o644)
+}
+
+fn forced_but_unreadable(context: &Context, findings: &mut Vec<Diagnostic>) {
+    let mut pools: Vec<&str> = context.hosts_of_pool.keys().copied().collect();
+    pools.sort_unstable();
+    for pool in pools {
+        let configs = context.configs_of_pool.get(pool).map_or(&[][..], Vec::as_slice);
+        let files = configs.iter().flat_map(|config| {
+            let files =
+                config.config.as_ref().and_then(|root| root.path(&["storage", "files"])).map_or(&[][..], Node::items);
+            files.iter().map(move |file| (*config, file))
+        });
+        let open: HashMap<&str, (&MachineConfig, &Node)> = files
+            .filter(|(_, file)| file_mode(file) & 0o077 != 0)
+            .filter_map(|(config, file)| Some((file.get("path")?.as_str()?.strip_prefix(CONNECTIONS)?, (config, file))))
+            .collect();
+        if open.is_empty() {
+            continue;
+        }
+        for view in
+            context.hosts_of_pool[pool].iter().map(|host| &context.hosts[*host]).filter(|view| has_karg(view, FORCE))
+        {
+            for file in context.documents(view).flat_map(|document| &document.files) {
+                let Some((config, node)) = open.get(file.name.as_str()) else { continue };
+                let at = node.get("path").map_or(node.at, |path| path.at);
+                findings.push(
+                    Diagnostic::new(
+                        Code(127),
+                        at,
+                        format!(
+                            "`{}` of MachineConfig `{}` has mode {:04o}, so the forced profile of host `{}` under the \
+                            same name will be ignored",
+                            file.name,
+                            config.meta.id.name,
+                            file_mode(node),
+                            view.host.meta.id.name
+                        ),
+                    )
+                    .cause(
+                        "forcing overwrites the contents of a file of the same name, but keeps its mode; \
+                        NetworkManager loads no keyfile that others may read",
+                    )
+                    .help(
+                        "write in the MachineConfig:\nmode: 384\n(384 is 0600 in decimal), or give its file another \
+                        name",
+                    )
+                    .related(view.host.meta.at, "the host that forces its network"),
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::blocks;
+
+    #[test]
+    fn any_entry_of_the_two_directories_blocks_except_the_one_readme() {
+        for (path, expected) in [
+            ("/etc/NetworkManager/system-connections/dummy.nmconnection", true),
+            ("/etc/NetworkManager/system-connections/.hidden", true),
+            ("/etc/NetworkManager/system-connections/", false),
+            ("/etc/NetworkManager/system-connections", false),
+            ("/etc/NetworkManager/conf.d/99-dns.conf", false),
+            ("/etc/sysconfig/network-scripts/route-bond0", true),
+            ("/etc/sysconfig/network-scripts/readme-ifcfg-rh.txt", false),
+            ("/etc/sysconfig/network", false),
+        ] {
+            assert_eq!(blocks(path), expected, "{path}");
+        }
+    }
+}
