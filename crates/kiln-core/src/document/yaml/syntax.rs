@@ -68,7 +68,7 @@ fn retell(piece: &Piece, at: Location, info: &str) -> (String, String) {
     if indentation.contains('\t') || info.contains("tab") {
         return ("a tab is used for indentation".into(), "indent with spaces; YAML does not allow tabs there".into());
     }
-    if info.contains("quoted scalar, found unexpected") {
+    if info.contains("quoted scalar, found unexpected") || info.contains("indentation in quoted scalar") {
         let quote = found.unwrap_or('"');
         return (format!("the text that begins with {quote} is never closed"), format!("add the closing {quote}"));
     }
@@ -111,7 +111,11 @@ fn retell(piece: &Piece, at: Location, info: &str) -> (String, String) {
             "align the line with the other keys or items of its level".into(),
         );
     }
-    if info.contains("flow") || info.contains("expected node content") || info.contains("bracket") {
+    if info.contains("flow")
+        || info.contains("expected node content")
+        || info.contains("bracket")
+        || info.contains("illegal placement of ':'")
+    {
         return (
             "a `[` or `{` is not closed, or a `,` is missing".into(),
             "close the bracket, separate the items with `,`, and put texts that contain brackets in quotes".into(),
