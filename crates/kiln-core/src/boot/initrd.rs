@@ -9,7 +9,8 @@
 //! machine that has none; `/etc/NetworkManager/system-connections` is taken to be absent, as it is in CoreOS
 //! initramfs images (where it exists, `rd.neednet` alone makes no profile). `ifname=` is udev's, not this program's.
 //!
-//! Surprises: the method of `ip=` is never refused, `vlan=` without a name crashes the program, and a profile
+//! Surprises: the method of `ip=` is never refused, `vlan=` without a name crashes the program, one `é` anywhere on the
+//! line, even in an argument for somebody else, makes it write nothing, and a profile
 //! NetworkManager's own check refuses is skipped while profiles that depend on it (the ports of a bond) stay.
 
 mod bond;
@@ -62,12 +63,19 @@ pub fn generate(arguments: &Kargs) -> Generated {
     if arguments.words().is_empty() {
         return Generated::default();
     }
+    if let Some(argument) = arguments.words().iter().find(|word| !word.is_ascii()) {
+        // In every locale: the program never sets one, so its option parser takes the arguments for ASCII.
+        let reason =
+            "it has a character that is not ASCII, and the program gives up before it reads anything".to_owned();
+        let dropped = Dropped { argument: argument.clone(), effect: Effect::Fatal, reason, meant: None };
+        return Generated { dropped: vec![dropped], ..Generated::default() };
+    }
     let (reader, outcome) = Reader::read(arguments.words());
     let Reader { profiles, hostname, carrier_timeout, mut dropped, argument, .. } = reader;
     if outcome.is_err() {
-        if !dropped.iter().any(|dropped| dropped.effect == Effect::Crash) {
+        if !dropped.iter().any(|dropped| dropped.effect == Effect::Fatal) {
             let reason = "an earlier argument named an interface that makes no sense".to_owned();
-            dropped.push(Dropped { argument, effect: Effect::Crash, reason, meant: None });
+            dropped.push(Dropped { argument, effect: Effect::Fatal, reason, meant: None });
         }
         return Generated { dropped, ..Generated::default() };
     }
@@ -133,3 +141,6 @@ fn comparable(files: &[ConnectionFile]) -> Vec<(&str, String)> {
     texts.sort();
     texts
 }
+
+#[cfg(test)]
+mod tests;

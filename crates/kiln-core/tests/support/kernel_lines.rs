@@ -143,7 +143,11 @@ const BOND_OPTIONS: [&str; 34] = [
     "[mode=1,miimon=3],updelay=3",
 ];
 
-const SINGLE: [&str; 135] = [
+const SINGLE: &[&str] = &[
+    "ip=eth0:dhcp systemd.hostname=münchen",
+    "bond=b%0:eth0 ip=eno%1:dhcp",
+    "rd.net.dhcp.vendor-class=\\075\\000x rd.net.dhcp.vendor-class=\\400 ip=auto",
+    "\"ip=eth0:dhcp\" ip=\"eth1:dhcp\"",
     "",
     "quiet",
     "--",
@@ -334,13 +338,16 @@ const ADDRESSES: [&str; 14] = [
     "[2001:db8:7::/56]",
 ];
 
+const NUMBERS: [&str; 12] =
+    ["0", "1", "30", "-1", "+5", "0x10", "010", "2147483647", "2147483648", "99999999999999999999", "infinity", ""];
+
 fn plausible(random: &mut Random) -> String {
     let interface = random.pick(&INTERFACES);
     let other = random.pick(&INTERFACES);
     let address = random.pick(&ADDRESSES);
     let gateway = random.pick(&ADDRESSES);
     let method = random.pick(&METHODS);
-    match random.below(20) {
+    match random.below(26) {
         0 => format!("ip={method}"),
         1 | 2 => format!("ip={interface}:{method}"),
         3 => format!(
@@ -377,25 +384,51 @@ fn plausible(random: &mut Random) -> String {
             random.pick(&["on", "off", "", "x"]),
             random.pick(&["100", "0", "", "x"])
         ),
+        19 => format!(
+            "rd.znet={},{},{},{}",
+            random.pick(&["qeth", "lcs", "ctc", "", "foo"]),
+            random.pick(&["0.0.f5f0", "0.0.0000", "f5f0", ""]),
+            random.pick(&["0.0.f5f1", "x", "0.0.0001"]),
+            random.pick(&[
+                "0.0.f5f2,layer2=1,portno=0",
+                "layer2=1",
+                "",
+                "0.0.f5f2,portname=foo,bad=1,layer2=",
+                "protocol=1,ctcprot=2"
+            ]),
+        ),
+        20 => format!("rd.net.timeout.dhcp={}", random.pick(&NUMBERS)),
+        21 => format!("rd.net.dhcp.retry={}", random.pick(&NUMBERS)),
+        22 => format!("rd.net.timeout.carrier={}", random.pick(&NUMBERS)),
+        23 => format!(
+            "rd.net.dhcp.vendor-class={}",
+            random.pick(&["kiln", "", "a\\b", "\\075\\000x", "\\", "é", "a;b", "#x"])
+        ),
+        24 => format!(
+            "{}={}",
+            random.pick(&["rd.peerdns", "rd.neednet", "rd.bootif", "rd.iscsi.ibft", "net.ifnames"]),
+            random.pick(&["0", "1", "no", "YES", "off", "", "x"])
+        ),
         _ => random
             .pick(&[
                 "rd.neednet=1",
-                "rd.neednet=0",
-                "rd.peerdns=0",
+                "rd.neednet",
                 "rd.bootif=0",
-                "rd.net.timeout.dhcp=10",
-                "rd.net.dhcp.retry=2",
-                "rd.net.dhcp.vendor-class=kiln",
-                "rd.net.timeout.carrier=5",
                 "net.ifnames=0",
                 "ib.pkey=ib0.8004",
                 "ib.pkey=ib0.12",
-                "rd.znet=qeth,0.0.f5f0,0.0.f5f1,0.0.f5f2,layer2=1",
-                "rd.znet=lcs,0.0.0001,0.0.0002,portno=1",
                 "rd.znet_ifname=eth0:0.0.f5f0,0.0.f5f1,0.0.f5f2",
-                "rd.iscsi.ibft=1",
                 "quiet",
                 "root=LABEL=x",
+                "ip=80-00-02-08-fe-80-00-00-00-00-00-00-00-02-c9-03-00-00-0f-65:dhcp",
+                "bootdev=80-00-02-08-fe-80-00-00-00-00-00-00-00-02-c9-03-00-00-0f-65",
+                "ip=ctc0:dhcp",
+                "ip=slcf5f0:dhcp",
+                "ip=enc0:dhcp",
+                "vlan=vlan7",
+                "bond",
+                "team=",
+                "bridge=:",
             ])
             .to_owned(),
     }
@@ -403,14 +436,14 @@ fn plausible(random: &mut Random) -> String {
 
 /// A plausible line with a few characters changed, doubled or taken out.
 fn garbled(random: &mut Random) -> String {
-    const ALPHABET: &[u8] = b"abe019:[],;./=-%_ \\'\"#~x";
-    let mut line = mixture(random).into_bytes();
+    let alphabet: Vec<char> = "abe019:[],;./=-%_ \\'\"#~x*+@{}é".chars().collect();
+    let mut line: Vec<char> = mixture(random).chars().collect();
     for _ in 0..1 + random.below(4) {
         if line.is_empty() {
             break;
         }
         let at = random.below(line.len());
-        let character = ALPHABET[random.below(ALPHABET.len())];
+        let character = alphabet[random.below(alphabet.len())];
         match random.below(4) {
             0 => drop(line.remove(at)),
             1 => line.insert(at, character),
@@ -418,5 +451,5 @@ fn garbled(random: &mut Random) -> String {
             _ => line.truncate(at),
         }
     }
-    String::from_utf8(line).expect("all parts are ASCII")
+    line.into_iter().collect()
 }

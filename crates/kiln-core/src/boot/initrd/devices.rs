@@ -95,7 +95,7 @@ impl Reader {
     pub(super) fn read_vlan(&mut self, value: &str) -> Result<(), Crash> {
         let mut words = Words::new(value);
         let Some(name) = words.next(':') else {
-            self.note(Effect::Crash, "the VLAN has no name".to_owned(), Some("write `vlan=NAME:PARENT`".to_owned()));
+            self.note(Effect::Fatal, "the VLAN has no name".to_owned(), Some("write `vlan=NAME:PARENT`".to_owned()));
             return Err(Crash);
         };
         let parent = words.next(':');

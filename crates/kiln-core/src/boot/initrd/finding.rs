@@ -6,8 +6,8 @@ use crate::source::Location;
 /// What became of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
-    /// The generator crashes on it: no profile is written at all.
-    Crash,
+    /// The program crashes on it or gives up: nothing is written at all.
+    Fatal,
     /// NetworkManager's own check refuses the profile it made: its file is not written.
     ProfileLost,
     /// The whole argument has no effect.
@@ -29,7 +29,7 @@ pub struct Dropped {
     pub effect: Effect,
     /// Why, in plain words.
     pub reason: String,
-    /// What was probably meant.
+    /// What to write instead, when it can be guessed.
     pub meant: Option<String>,
 }
 
@@ -40,10 +40,10 @@ pub fn diagnose(dropped: &[Dropped], at: Option<Location>) -> Vec<Diagnostic> {
 
 fn diagnostic(Dropped { argument, effect, reason, meant }: &Dropped, at: Option<Location>) -> Diagnostic {
     let (code, message, cause) = match effect {
-        Effect::Crash => (
+        Effect::Fatal => (
             100,
-            format!("kernel argument `{argument}` crashes nm-initrd-generator: {reason}"),
-            "a crash leaves no profile for any interface, whatever the other arguments say",
+            format!("kernel argument `{argument}` stops nm-initrd-generator: {reason}"),
+            "it then leaves no profile for any interface, whatever the other arguments say",
         ),
         Effect::Ignored => (
             101,
@@ -73,7 +73,7 @@ fn diagnostic(Dropped { argument, effect, reason, meant }: &Dropped, at: Option<
     };
     let diagnostic = Diagnostic::new(Code(code), at, message).cause(cause);
     match meant {
-        Some(meant) => diagnostic.help(format!("perhaps `{}` was meant", meant.trim_matches('`'))),
+        Some(meant) => diagnostic.help(meant.as_str()),
         None => diagnostic,
     }
 }

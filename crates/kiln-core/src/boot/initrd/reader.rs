@@ -114,6 +114,11 @@ impl Reader {
 
     /// Records what happened to the argument being read.
     pub(super) fn note(&mut self, effect: Effect, reason: String, meant: Option<String>) {
+        let quoted = || {
+            let hint = "leave out the quotes: nm-initrd-generator gets them as part of the argument";
+            self.argument.contains('"').then(|| hint.to_owned())
+        };
+        let meant = meant.or_else(quoted);
         self.dropped.push(Dropped { argument: self.argument.clone(), effect, reason, meant });
     }
 
@@ -157,8 +162,9 @@ impl Reader {
     }
 
     fn read_vendor_class(&mut self, value: &str) {
-        if value.is_empty() || value.len() > 255 {
-            self.note(Effect::Ignored, "a vendor class needs 1 to 255 bytes".to_owned(), None);
+        let bytes = scan::unescape_octal(value);
+        if bytes.is_empty() || bytes.len() > 255 || bytes.contains(&0) {
+            self.note(Effect::Ignored, "a vendor class needs 1 to 255 bytes and no NUL".to_owned(), None);
         } else {
             self.globals.vendor_class = Some(value.to_owned());
         }
@@ -217,13 +223,18 @@ impl Reader {
     }
 
     fn suspect_misspelling(&mut self, tag: &str, value: &str) {
+        if let Some(inner) = tag.strip_prefix('"').filter(|inner| KNOWN.contains(inner)) {
+            self.note(Effect::Ignored, format!("nm-initrd-generator sees `\"{inner}`, quote and all"), None);
+            return;
+        }
         // Short keys of other programs differ from `ip` by one letter too easily.
         if tag.len() < 4 {
             return;
         }
         if let Some(known) = nearest(tag, KNOWN) {
-            let meant = format!("{known}={value}");
-            self.note(Effect::Ignored, format!("nothing reads an argument called `{tag}`"), Some(meant));
+            let meant = format!("write `{known}={value}`");
+            let reason = format!("nm-initrd-generator knows no argument called `{tag}`");
+            self.note(Effect::Ignored, reason, Some(meant));
         }
     }
 

@@ -70,6 +70,25 @@ pub(super) fn boolean(text: &str) -> Option<bool> {
     }
 }
 
+/// The bytes a text with C escapes stands for.
+pub(super) fn unescape_octal(text: &str) -> Vec<u8> {
+    let mut bytes = text.bytes().peekable();
+    let mut plain = Vec::new();
+    while let Some(byte) = bytes.next() {
+        if byte != b'\\' {
+            plain.push(byte);
+            continue;
+        }
+        let mut octal = None;
+        for _ in 0..3 {
+            let Some(digit) = bytes.next_if(|byte| matches!(byte, b'0'..=b'7')) else { break };
+            octal = Some(octal.unwrap_or(0u8).wrapping_mul(8).wrapping_add(digit - b'0'));
+        }
+        plain.push(octal.or_else(|| bytes.next()).unwrap_or(byte));
+    }
+    plain
+}
+
 /// Whether the reader takes a text as an interface name (it looks at more names later, when it verifies).
 pub(super) fn is_interface_name(text: &str) -> bool {
     let forbidden = |byte: u8| byte == b'/' || byte == b':' || byte.is_ascii_whitespace() || byte == 0x0b;

@@ -1,7 +1,7 @@
 //! Codes about first boot and profiles (01xx).
 
 super::codes! {
-    0100 Error "a kernel argument crashes nm-initrd-generator",
+    0100 Error "a kernel argument stops nm-initrd-generator: no profile at all",
     0101 Error "a kernel argument has no effect",
     0102 Warning "a kernel argument is read differently than it looks",
     0103 Error "a profile from kernel arguments is not written",
