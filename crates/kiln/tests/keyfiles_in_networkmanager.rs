@@ -4,6 +4,7 @@
 mod networkmanager;
 
 use kiln_core::keyfile::{ConnectionFile, Keyfile};
+use kiln_core::network::profile::{IpSettings, Profile};
 
 fn ethernet(id: &str, interface: &str) -> Keyfile {
     let mut keyfile = Keyfile::default();
@@ -86,4 +87,94 @@ fn networkmanager_skips_exactly_the_files_kiln_says_it_skips() {
     for warning in loaded.warnings {
         assert!(warning.contains("are insecure"), "{warning}");
     }
+}
+
+/// Texts NetworkManager must refuse, and beside each a repaired one it must load.
+const REFUSED_AND_REPAIRED: [(&str, &str); 13] = [
+    ("[connection]\n", "[connection]\ntype=ethernet\n"),
+    ("[connection]\ntype=ethernet\nuuid=x\n", "[connection]\ntype=ethernet\n"),
+    ("[connection]\ntype=ethernet\ninterface-name=eth%d\n", "[connection]\ntype=ethernet\ninterface-name=eth0\n"),
+    ("[connection]\ntype=ethernet\nmaster=b0\n", "[connection]\ntype=ethernet\nmaster=b0\nslave-type=bond\n"),
+    ("[connection]\ntype=ethernet\nslave-type=bond\n", "[connection]\ntype=ethernet\n"),
+    ("[connection]\ntype=bond\n[bond]\n", "[connection]\ntype=bond\ninterface-name=b0\n"),
+    ("[connection]\ntype=vlan\n[vlan]\nid=5\n", "[connection]\ntype=vlan\n[vlan]\nid=5\nparent=eth0\n"),
+    ("[connection]\ntype=ethernet\n[ipv4]\n", "[connection]\ntype=ethernet\n[ipv4]\nmethod=auto\n"),
+    ("[connection]\ntype=ethernet\n[ipv4]\nmethod=static\n", "[connection]\ntype=ethernet\n[ipv6]\nmethod=ignore\n"),
+    (
+        "[connection]\ntype=ethernet\n[ipv4]\nmethod=manual\n",
+        "[connection]\ntype=ethernet\n[ipv4]\nmethod=manual\naddress1=10.0.0.1/8\n",
+    ),
+    (
+        "[connection]\ntype=ethernet\n[ipv4]\nmethod=disabled\naddress1=10.0.0.1/8\n",
+        "[connection]\ntype=ethernet\n[ipv4]\nmethod=disabled\nroute1=10.0.0.0/8\n",
+    ),
+    (
+        "[connection]\ntype=ethernet\n[ipv6]\nmethod=disabled\ndns=fd00::1;\n",
+        "[connection]\ntype=macvlan\n[macvlan]\nparent=eth0\nmode=2\n",
+    ),
+    (
+        "[connection]\ntype=ethernet\n[ipv4]\nmethod=auto\ngateway=10.0.0.1\n",
+        "[connection]\ntype=ethernet\n[ipv4]\nmethod=auto\nnever-default=true\n",
+    ),
+];
+
+#[test]
+fn networkmanager_refuses_exactly_the_files_kiln_says_it_refuses() {
+    let named = |kind: &str, number: usize, text: &str| {
+        ConnectionFile::new(format!("{kind}-{number:02}.nmconnection"), Keyfile::parse(text).unwrap())
+    };
+    let files: Vec<_> = (0..)
+        .zip(REFUSED_AND_REPAIRED)
+        .flat_map(|(number, (refused, repaired))| {
+            [named("refused", number, refused), named("repaired", number, repaired)]
+        })
+        .collect();
+    for file in &files {
+        assert_eq!(Profile::refusal(file).is_some(), file.name.starts_with("refused"), "{file:?}");
+    }
+    let test = "networkmanager_refuses_exactly_the_files_kiln_says_it_refuses";
+    let Some(loaded) = networkmanager::load(test, &files) else { return };
+    let expected: Vec<_> =
+        (0..REFUSED_AND_REPAIRED.len()).map(|number| format!("repaired-{number:02}.nmconnection")).collect();
+    assert_eq!(loaded.profiles.keys().cloned().collect::<Vec<_>>(), expected, "{:#?}", loaded.warnings);
+    for file in files.iter().filter(|file| file.name.starts_with("repaired")) {
+        let profile = Profile::read(file);
+        assert_eq!(loaded.value(&file.name, "connection.uuid"), profile.uuid.to_string());
+        assert_eq!(loaded.value(&file.name, "connection.id"), profile.id);
+    }
+}
+
+#[test]
+fn networkmanager_reads_the_same_addresses_and_routes() {
+    let text = "[connection]\ntype=ethernet\nautoconnect-priority= 7 \nautoconnect=0\n[ipv4]\nmethod=manual\n\
+        address2=10.0.0.2/24\naddress1=10.0.0.1/24,10.0.0.254\naddress10=10.0.0.10/24\naddresses=10.0.0.99/24\n\
+        addresses3=10.0.0.3;24;10.0.0.253;\naddress=10.0.0.98/24\naddress4=10.0.0.4\naddress5=10.0.0.5/24;10.0.0.7\n\
+        dns=192.0.2.1;192.0.2.2\nroute1=10.1.0.0/16,10.0.0.254,50\nroute2=10.2.0.0/16\nroutes=10.9.0.0/16,10.0.0.9\n\
+        [ipv6]\nmethod=manual\naddress1=fd00::5\nroute1=::/0,fd00::1\n";
+    let file = ConnectionFile::new("a.nmconnection", Keyfile::parse(text).unwrap());
+    let test = "networkmanager_reads_the_same_addresses_and_routes";
+    let Some(loaded) = networkmanager::load(test, std::slice::from_ref(&file)) else { return };
+    let profile = Profile::read(&file);
+    let addresses = |settings: &IpSettings| join(settings.addresses.iter().map(ToString::to_string));
+    let routes = |settings: &IpSettings| {
+        join(settings.routes.iter().map(|route| {
+            let hop = route.next_hop.map_or(String::new(), |hop| format!(" {hop}"));
+            let metric = route.metric.map_or(String::new(), |metric| format!(" {metric}"));
+            format!("{}{hop}{metric}", route.destination)
+        }))
+    };
+    let read = |property| loaded.value("a.nmconnection", property).to_owned();
+    assert_eq!(read("ipv4.addresses"), addresses(&profile.ipv4));
+    assert_eq!(read("ipv6.addresses"), addresses(&profile.ipv6));
+    assert_eq!(read("ipv4.routes"), routes(&profile.ipv4));
+    assert_eq!(read("ipv6.routes"), routes(&profile.ipv6));
+    assert_eq!(read("ipv4.dns").replace(',', ", "), join(profile.ipv4.dns.iter().map(ToString::to_string)));
+    assert_eq!(read("ipv4.gateway"), profile.ipv4.gateway.unwrap().to_string());
+    assert_eq!(read("connection.autoconnect-priority"), profile.priority.to_string());
+    assert_eq!(read("connection.autoconnect"), "no");
+    assert!(!profile.autoconnect);
+}
+
+fn join(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(", ")
 }

@@ -98,7 +98,7 @@ pub fn keyfile_warnings(log: &str) -> Vec<String> {
 }
 
 impl Machine<'_> {
-    /// Starts NetworkManager, waits until it has settled, runs a shell script beside it and ends everything.
+    /// Starts NetworkManager, waits until it has read its profiles, runs a shell script beside it and ends everything.
     pub fn run(&self, test: &str, script: &str) -> Option<Session> {
         let needed = [("NetworkManager", "network-manager"), ("dbus-daemon", "dbus-daemon"), ("ip", "iproute2")];
         if !needed.iter().all(|(program, package)| oracle::present(test, program, package)) {

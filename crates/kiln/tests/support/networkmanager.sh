@@ -59,12 +59,11 @@ wait_for() {
     done
 }
 running() { [ "$(nmcli -g RUNNING general 2>/dev/null)" = running ]; }
-settled() { running && [ "$(nmcli -g STARTUP general 2>/dev/null)" = started ]; }
 
 dbus-daemon --system --nofork --nopidfile --nosyslog > /run/dbus.log 2>&1 &
 wait_for test -S /run/dbus/system_bus_socket || { cat /run/dbus.log >&2; exit 99; }
 NetworkManager --debug > "$work/log" 2>&1 &
-wait_for settled || { cat "$work/log" >&2; exit 99; }
+wait_for running || { cat "$work/log" >&2; exit 99; }
 set +e
 sh -s
 exit $?
