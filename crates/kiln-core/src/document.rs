@@ -41,6 +41,36 @@ pub enum Value {
     Mapping(Vec<Entry>),
 }
 
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Value::String(text.into())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Value::String(text.into())
+    }
+}
+
+impl From<bool> for Value {
+    fn from(truth: bool) -> Self {
+        Value::Bool(truth)
+    }
+}
+
+impl From<i128> for Value {
+    fn from(number: i128) -> Self {
+        Value::Integer(number)
+    }
+}
+
+impl From<Vec<Node>> for Value {
+    fn from(items: Vec<Node>) -> Self {
+        Value::Sequence(items)
+    }
+}
+
 /// One key of a mapping with its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
@@ -89,6 +119,42 @@ impl Node {
     /// Whether there is nothing here.
     pub fn is_null(&self) -> bool {
         self.value == Value::Null
+    }
+
+    /// A value that nobody wrote: it stands where the value that made it necessary stands.
+    pub fn made(value: impl Into<Value>, at: Location) -> Node {
+        Node { at, value: value.into() }
+    }
+
+    /// The items of a list to change; none for anything else.
+    pub fn items_mut(&mut self) -> &mut [Node] {
+        if let Value::Sequence(items) = &mut self.value { items } else { &mut [] }
+    }
+
+    /// The value under `key` to change.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
+        let Value::Mapping(entries) = &mut self.value else { return None };
+        entries.iter_mut().find(|entry| &*entry.key.value == key).map(|entry| &mut entry.value)
+    }
+
+    /// Puts `value` under `key`, in the old place when there was one. Anything but a mapping becomes a mapping.
+    pub fn set(&mut self, key: &str, value: Node) {
+        if let Some(old) = self.get_mut(key) {
+            *old = value;
+            return;
+        }
+        let entry = Entry { key: Sourced::new(key.into(), value.at), value };
+        match &mut self.value {
+            Value::Mapping(entries) => entries.push(entry),
+            other => *other = Value::Mapping(vec![entry]),
+        }
+    }
+
+    /// Takes `key` out of a mapping.
+    pub fn take(&mut self, key: &str) -> Option<Node> {
+        let Value::Mapping(entries) = &mut self.value else { return None };
+        let index = entries.iter().position(|entry| &*entry.key.value == key)?;
+        Some(entries.remove(index).value)
     }
 
     /// How a message calls this type of value.

@@ -7,8 +7,12 @@
 
 mod config;
 mod conform;
+pub mod convert;
 pub mod data_url;
 mod files;
+pub mod merge;
+pub mod pointer;
+pub mod provenance;
 pub mod schema;
 mod version;
 

@@ -20,8 +20,10 @@ mod lint;
 mod macs;
 mod text;
 mod view;
+mod wrapped;
 
 pub use macs::{AssistedView, assisted_view, bind_to_macs};
+pub use wrapped::{NetworkDocument, Wrapping, find_network};
 
 /// What one document becomes.
 #[derive(Debug, Clone, Default)]

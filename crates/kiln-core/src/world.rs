@@ -32,6 +32,8 @@ pub struct World {
     pub discoveries: Vec<Discovery>,
     /// Clusters to be installed (AgentClusterInstall with its ClusterDeployment).
     pub clusters: Vec<Cluster>,
+    /// ClusterDeployments that no AgentClusterInstall refers to.
+    pub deployments: Vec<Deployment>,
     /// The discovery service's own settings (AgentServiceConfig).
     pub services: Vec<DiscoveryService>,
     /// Release images (ClusterImageSet).

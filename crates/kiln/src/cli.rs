@@ -11,6 +11,7 @@ mod check;
 mod completions;
 mod explain;
 mod ignition;
+pub mod load;
 mod net;
 pub mod output;
 mod plan;

@@ -55,6 +55,13 @@ pub fn too_large(file: FileId, bytes: u64) -> Diagnostic {
         .help("split the file; manifests may be spread over any number of files in the folder")
 }
 
+/// The finding about a template (`{{ … }}`), at the expression that gives it away.
+pub fn template(at: Location) -> Diagnostic {
+    Diagnostic::new(Code(0022), at, "this is a template, not a manifest")
+        .cause("`{{ … }}` is filled in by Helm, Argo CD or Ansible; before that there is nothing to check")
+        .help("render it first, for example `helm template . | kiln check -`")
+}
+
 /// Cuts a stream in front of every line that begins with `---`, without looking into the documents.
 ///
 /// Directives (`%YAML 1.2`) stay with the document they introduce.

@@ -20,6 +20,27 @@ const ATTEMPTS: usize = 400;
 /// How many mistakes are told about one document.
 const MISTAKES: usize = 20;
 
+/// Complaints that the checks before tell better, with a place in the document.
+const COVERED: [(&str, Code); 6] = [
+    ("maximum supported MTU", Code(0232)),
+    ("is overbooked by two controller", Code(0214)),
+    ("next hop interface", Code(0219)),
+    ("disabled", Code(0229)),
+    ("cannot have IP enabled", Code(0226)),
+    ("option is", Code(0225)),
+];
+
+/// What to do about complaints that do not say it themselves.
+const HINTS: [(&str, &str); 4] = [
+    (
+        "Autoconf without DHCP",
+        "write `dhcp: true` beside `autoconf: true`; router advertisements still decide whether DHCPv6 is used",
+    ),
+    ("in the middle of", "list all name servers of one family first, then those of the other"),
+    ("Missing 'vlan.base-iface'", "add `base-iface` with the name of the interface below"),
+    ("up to 4 levels", "list controllers before their ports"),
+];
+
 /// One step into a document.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
@@ -36,29 +57,38 @@ pub fn explain(document: &Node, json: &Value, message: String, found: &mut Vec<D
     while let Some(message) = complaint.take().filter(|_| search.left_out.len() < MISTAKES) {
         let path = search.culprit(&message);
         // A second complaint about the same interface is most likely a consequence of what was left out of it.
-        let owner = &path[..path.len().min(2)];
-        if !search.left_out.is_empty() && search.left_out.iter().any(|other| other.starts_with(owner)) {
+        let owner = path[..path.len().min(2)].to_vec();
+        if search.left_out.contains(&owner) || (path.is_empty() && !search.left_out.is_empty()) {
             break;
         }
-        let finding = describe(document, &path, &message);
-        if !found.iter().any(|known| tells_same(known, &finding)) {
-            found.push(finding);
+        if search.left_out.iter().any(|other| other.starts_with(&owner)) {
+            search.left_out.push(owner);
+        } else {
+            let finding = describe(document, &path, &message);
+            // Whatever is wrong with a route was said once, wherever in the route; an interface is larger than that.
+            let whole = matches!(path.first(), Some(Step::Key(key)) if key.starts_with("route"));
+            let around = place(document, if whole { &path[..path.len().min(3)] } else { &path }).value;
+            let covered = COVERED
+                .iter()
+                .any(|(part, code)| message.contains(part) && found.iter().any(|known| known.code == *code));
+            if !covered && !found.iter().any(|known| tells_same(known, around)) {
+                found.push(finding);
+            }
+            if path.is_empty() {
+                break;
+            }
+            search.left_out.push(path);
         }
-        if path.is_empty() {
-            break;
-        }
-        search.left_out.push(path);
-        complaint = search.ask(None);
+        complaint = search.ask(Question::Document, None);
     }
 }
 
 /// Whether a known error stands at the same place, around it or inside.
-fn tells_same(known: &Diagnostic, finding: &Diagnostic) -> bool {
-    let overlaps = |one: Location, other: Location| {
-        one.file == other.file && (one.span.contains(other.span) || other.span.contains(one.span))
-    };
+fn tells_same(known: &Diagnostic, at: Location) -> bool {
+    let overlaps =
+        |other: Location| at.file == other.file && (at.span.contains(other.span) || other.span.contains(at.span));
     let mut places = known.related.iter().map(|related| related.at).chain(known.at);
-    known.severity == Severity::Error && finding.at.is_some_and(|at| places.any(|place| overlaps(place, at)))
+    known.severity == Severity::Error && places.any(overlaps)
 }
 
 struct Search<'j> {
@@ -70,10 +100,24 @@ struct Search<'j> {
     attempts: usize,
 }
 
+/// What the crate is asked about.
+#[derive(Clone, Copy)]
+enum Question {
+    /// Whether it renders the document.
+    Document,
+    /// Whether it can read one interface.
+    Interface(usize),
+}
+
 impl Search<'_> {
     /// What the crate says about the document without the parts already blamed, and without one more.
-    fn ask(&mut self, without: Option<&Path>) -> Option<String> {
+    fn ask(&mut self, question: Question, without: Option<&Path>) -> Option<String> {
         self.attempts = self.attempts.saturating_sub(1);
+        if let Question::Interface(index) = question {
+            let mut entry = self.json.get("interfaces")?.get(index)?.clone();
+            remove(&mut entry, without.and_then(|path| path.get(2..)).unwrap_or_default());
+            return shape_error(&entry);
+        }
         let mut paths: Vec<&Path> = self.left_out.iter().chain(without).collect();
         // From the back, so that indices in front stay true.
         paths.sort_unstable_by(|a, b| b.cmp(a));
@@ -84,41 +128,57 @@ impl Search<'_> {
 
     /// The smallest part whose absence silences the complaint; empty for the whole document.
     fn culprit(&mut self, message: &str) -> Path {
-        let mut path = self.suspect(message).unwrap_or_default();
-        while let Some(child) = self.blamed_child(&path, message) {
+        let (question, mut path) = self.suspect(message).unwrap_or((Question::Document, Path::new()));
+        while let Some(child) = self.blamed_child(question, &path, message) {
             path.push(child);
         }
         path
     }
 
-    /// The interface a message names, or whose shape it is about: this keeps the search short in large documents.
-    fn suspect(&mut self, message: &str) -> Option<Path> {
+    /// The interface whose shape a message is about, or that it names: this keeps the search short in large documents.
+    fn suspect(&mut self, message: &str) -> Option<(Question, Path)> {
         let entries = self.json.get("interfaces")?.as_array()?;
-        let about = |entry: &Value| {
-            let named = entry.get("name").and_then(Value::as_str).is_some_and(|name| mentions(message, name));
-            named || Interface::deserialize(entry).is_err_and(|error| error.to_string() == message)
+        let path = |index: usize| vec![Step::Key("interfaces".to_owned()), Step::Index(index)];
+        let blamed = |index: &usize| self.left_out.iter().any(|other| other.starts_with(&path(*index)));
+        let unreadable = |index: &usize| shape_error(&entries[*index]).is_some_and(|error| error == message);
+        if let Some(index) = (0..entries.len()).filter(|index| !blamed(index)).find(unreadable) {
+            return Some((Question::Interface(index), path(index)));
+        }
+        let named = |index: &usize| {
+            entries[*index].get("name").and_then(Value::as_str).is_some_and(|name| mentions(message, name))
         };
-        let suspects: Vec<usize> = (0..entries.len()).filter(|index| about(&entries[*index])).take(8).collect();
-        let paths = suspects.into_iter().map(|index| vec![Step::Key("interfaces".to_owned()), Step::Index(index)]);
-        paths.into_iter().find(|path| self.ask(Some(path)).as_deref() != Some(message))
+        let suspects: Vec<usize> = (0..entries.len()).filter(named).take(8).collect();
+        let guilty = suspects
+            .into_iter()
+            .map(path)
+            .find(|path| self.ask(Question::Document, Some(path)).as_deref() != Some(message));
+        guilty.map(|path| (Question::Document, path))
     }
 
     /// The part of `path` that alone is to blame.
-    fn blamed_child(&mut self, path: &Path, message: &str) -> Option<Step> {
-        let children: Vec<Step> = match at(self.json, path)? {
+    fn blamed_child(&mut self, question: Question, path: &Path, message: &str) -> Option<Step> {
+        let mut children: Vec<Step> = match at(self.json, path)? {
             Value::Object(entries) => entries.keys().cloned().map(Step::Key).collect(),
             Value::Array(items) => (0..items.len()).map(Step::Index).collect(),
             _ => return None,
         };
-        let mut doubtful = None;
+        // Without its type an interface is read more leniently, whatever is wrong with it: ask about that last.
+        children.sort_by_key(|child| matches!(child, Step::Key(key) if key == "type" || key == "name"));
+        // With another mistake elsewhere the crate never falls silent: then the part counts whose absence has the same
+        // effect as the absence of everything around it.
+        let without_all = self.ask(question, Some(path)).filter(|_| !path.is_empty());
+        let (mut likely, mut doubtful) = (None, None);
         for child in children {
             if self.attempts == 0 {
                 return None;
             }
             let mut candidate = path.clone();
             candidate.push(child.clone());
-            match self.ask(Some(&candidate)) {
+            match self.ask(question, Some(&candidate)) {
                 None => return Some(child),
+                Some(other) if Some(&other) == without_all.as_ref() && other != message => {
+                    likely.get_or_insert(child);
+                }
                 // Without a required field the crate complains about its absence, which says nothing about the field.
                 Some(other) if other != message && !other.to_lowercase().contains("missing") => {
                     doubtful.get_or_insert(child);
@@ -126,8 +186,12 @@ impl Search<'_> {
                 Some(_) => {}
             }
         }
-        doubtful
+        likely.or(doubtful)
     }
+}
+
+fn shape_error(entry: &Value) -> Option<String> {
+    Interface::deserialize(entry).err().map(|error| error.to_string())
 }
 
 fn at<'v>(value: &'v Value, path: &[Step]) -> Option<&'v Value> {
@@ -180,12 +244,15 @@ fn describe(document: &Node, path: &[Step], message: &str) -> Diagnostic {
     }
     let finding =
         Diagnostic::new(Code(0200), place.value, format!("nmstate refuses {subject}: {}", first_lines(message)));
-    match quoted_after(message, "unknown variant `").and_then(|value| {
+    let finding = finding.cause("the node would refuse the document for the same reason");
+    let alike = quoted_after(message, "unknown variant `").and_then(|value| {
         let known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
         nearest(value, known)
-    }) {
-        Some(alike) => finding.help(format!("did you mean `{alike}`?")),
-        None => finding,
+    });
+    match (alike, HINTS.iter().find(|(part, _)| message.contains(part))) {
+        (Some(alike), _) => finding.help(format!("did you mean `{alike}`?")),
+        (None, Some((_, hint))) => finding.help(*hint),
+        (None, None) => finding,
     }
 }
 

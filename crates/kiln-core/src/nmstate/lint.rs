@@ -32,3 +32,9 @@ pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Opti
     let best = known.into_iter().filter(|candidate| *candidate != name).min_by_key(|candidate| score(candidate))?;
     (score(best) <= 2 && score(best) < name.chars().count()).then_some(best)
 }
+
+/// The known interface whose name is nearest to a misspelt one. `eno2` and `eno3` are two NICs, not a slip of the pen.
+pub fn nearest_interface<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let digits = |name: &str| name.chars().filter(char::is_ascii_digit).collect::<String>();
+    nearest(name, known.into_iter().filter(|candidate| digits(candidate) == digits(name)))
+}

@@ -17,6 +17,9 @@ const STACKED: [&str; 5] = ["vlan", "macvlan", "vxlan", "macsec", "ip-tunnel"];
 /// Makes profiles right whatever the kernel calls the NICs. What has no other word than a name is reported.
 pub fn bind_to_macs(files: &[ConnectionFile], nics: &[NicMapping]) -> (Vec<ConnectionFile>, Vec<Diagnostic>) {
     let mut bound = files.to_vec();
+    if nics.is_empty() {
+        return (bound, Vec::new());
+    }
     for file in &mut bound {
         refer_by_uuid(&mut file.keyfile, files, nics);
         if let Some(nic) = nic_of(&file.keyfile, nics) {

@@ -8,6 +8,7 @@ use super::{Outcome, output::Failure};
 
 mod capture;
 mod diff;
+mod keyfile_dir;
 mod merge;
 mod render;
 

@@ -38,6 +38,7 @@ super::codes! {
     0234 Note "A port that is not declared",
     0235 Error "A route on an interface without an address",
     0236 Warning "A setting that needs the kernel's name of a NIC",
+    0237 Error "VLAN id out of range",
     0240 Warning "A setting nmstate cannot express",
     0241 Note "A profile that is not captured",
     0242 Warning "A profile nmstate cannot express",

@@ -383,7 +383,11 @@ impl Builder<'_, '_> {
     /// The first word at a place, for messages about anchors and aliases.
     fn text(&self, at: Location) -> String {
         let start = (at.span.start - self.piece.base) as usize;
-        let word: String = self.piece.text[start..].chars().take_while(|c| !c.is_whitespace()).take(40).collect();
+        let word: String = self.piece.text[start..]
+            .chars()
+            .take_while(|c| !c.is_whitespace() && !matches!(c, ',' | ']' | '}'))
+            .take(40)
+            .collect();
         format!("`{word}`")
     }
 }

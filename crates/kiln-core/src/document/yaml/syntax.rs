@@ -1,7 +1,7 @@
 //! The scanner's complaints retold: what is wrong in the reader's words, why, and the edit that repairs it.
 
 use crate::diagnostic::{Code, Diagnostic};
-use crate::source::Location;
+use crate::source::{Location, Span};
 
 use super::MAX_DEPTH;
 use super::build::{Piece, Stop};
@@ -41,19 +41,12 @@ pub(super) fn template(piece: &Piece, at: Location) -> Option<Diagnostic> {
         if let Some(column) = inside.or(begins.then(|| line.len() - trimmed.len())) {
             let start = piece.base + (offset + column) as u32;
             let length = line[column..].trim_end().len() as u32;
-            let place = Location { file: at.file, span: crate::source::Span::new(start, start + length) };
-            return Some(template_at(place));
+            let place = Location { file: at.file, span: Span::new(start, start + length) };
+            return Some(super::template(place));
         }
         offset += line.len();
     }
     None
-}
-
-/// The finding about a template, at the expression that gives it away.
-pub(super) fn template_at(at: Location) -> Diagnostic {
-    Diagnostic::new(Code(0022), at, "this is a template, not a manifest")
-        .cause("`{{ … }}` is filled in by Helm, Argo CD or Ansible; before that there is nothing to check")
-        .help("render it first, for example `helm template . | kiln check -`")
 }
 
 /// What is wrong, and the edit.

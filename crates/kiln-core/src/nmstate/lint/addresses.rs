@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::nmstate::view::{Family, Interface, View, key_place};
 use crate::source::Sourced;
 
@@ -80,7 +80,8 @@ fn unused(view: &View<'_>, interface: &Interface<'_>, family: Family, found: &mu
             let message =
                 format!("`{}` is a port of `{}` and cannot have {label} of its own", interface.name, controller.name);
             Diagnostic::new(Code(0226), at, message)
-                .cause("a port hands its traffic to the controller; nmstate leaves its addresses out")
+                .severity(Severity::Error)
+                .cause("a port hands its traffic to the controller; nmstate refuses addresses on it")
                 .help(format!("move the {label} section to `{}`", controller.name))
         }
         _ if addresses && !interface.ip_enabled(family) => {
@@ -89,7 +90,6 @@ fn unused(view: &View<'_>, interface: &Interface<'_>, family: Family, found: &mu
                 .cause("without `enabled: true` nmstate switches the family off and forgets its addresses")
                 .help(format!("add `enabled: true` to `{}`", family.section()))
         }
-        _ if addresses && interface.ip_is_automatic(family) && family == Family::V4 => return,
         _ if family == Family::V4
             && interface.ip_enabled(family)
             && !addresses

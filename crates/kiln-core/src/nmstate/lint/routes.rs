@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::addresses::is_link_local;
-use super::nearest;
+use super::nearest_interface;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::document::Node;
 use crate::nmstate::view::{Family, Interface, Spelled, View, key_place, number_of, sourced, text_of};
@@ -69,7 +69,7 @@ fn carrier(view: &View<'_>, route: &Node, found: &mut Vec<Diagnostic>) {
 
 fn missing_carrier(view: &View<'_>, target: &str, via: Sourced<&str>) -> Diagnostic {
     let message = format!("the route to {target} goes through `{via}`, which is not in the document");
-    let alike = nearest(via.value, view.configured().map(|interface| interface.name.value));
+    let alike = nearest_interface(via.value, view.configured().map(|interface| interface.name.value));
     let help = match alike {
         Some(alike) => format!("did you mean `{alike}`?"),
         None => format!("add the interface `{via}` to `interfaces`, or choose one that is there"),

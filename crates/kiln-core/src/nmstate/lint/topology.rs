@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::nearest;
+use super::nearest_interface;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::net::InterfaceName;
-use crate::nmstate::view::{Interface, View, text_of};
+use crate::nmstate::view::{Interface, View, number, text_of};
 use crate::source::Sourced;
 use crate::world::NicMapping;
 
@@ -18,6 +18,7 @@ pub fn check(view: &View<'_>, nics: &[NicMapping], found: &mut Vec<Diagnostic>) 
         kind(interface, found);
         parent(view, interface, nics, found);
         mtu(view, interface, found);
+        vlan_id(interface, found);
     }
     duplicates(view, found);
     ports(view, nics, found);
@@ -104,7 +105,7 @@ fn missing_port(
     }
     let mapped = nics.iter().any(|nic| nic.name.value.as_str() == port.value);
     let known = view.interfaces.iter().map(|interface| interface.name.value);
-    let alike = nearest(port.value, known.chain(nics.iter().map(|nic| nic.name.value.as_str())))
+    let alike = nearest_interface(port.value, known.chain(nics.iter().map(|nic| nic.name.value.as_str())))
         .filter(|alike| *alike != controller.name.value && view.controller_of(alike).is_none());
     if mapped {
         return;
@@ -134,7 +135,7 @@ fn parent(view: &View<'_>, interface: &Interface<'_>, nics: &[NicMapping], found
     }
     let known =
         view.interfaces.iter().map(|candidate| candidate.name.value).filter(|name| *name != interface.name.value);
-    let alike = nearest(parent.value, known.chain(nics.iter().map(|nic| nic.name.value.as_str())));
+    let alike = nearest_interface(parent.value, known.chain(nics.iter().map(|nic| nic.name.value.as_str())));
     let message = format!("interface `{}` is stacked on `{parent}`, which is not in the document", interface.name);
     let help = match alike {
         Some(alike) => format!("did you mean `{alike}`?"),
@@ -153,7 +154,7 @@ fn mtu(view: &View<'_>, interface: &Interface<'_>, found: &mut Vec<Diagnostic>) 
         let message = format!("MTU {mtu} of interface `{}` is out of range", interface.name);
         found.push(
             Diagnostic::new(Code(0232), mtu.at, message)
-                .cause("IPv4 needs 68 bytes at least, and larger numbers than 32 bits are cut off in the keyfile")
+                .cause("IPv4 needs 68 bytes at least, and an MTU has 32 bits")
                 .help("choose a value between 68 and what the NIC and the switch can carry (1500, 9000)"),
         );
     }
@@ -170,6 +171,18 @@ fn mtu(view: &View<'_>, interface: &Interface<'_>, found: &mut Vec<Diagnostic>) 
                 .cause("the kernel refuses or drops frames that do not fit the interface below")
                 .help(format!("raise the MTU of `{}` to {mtu} or lower this one to {carried}", lower.name))
                 .related(carried.at, "the smaller MTU"),
+        );
+    }
+}
+
+fn vlan_id(interface: &Interface<'_>, found: &mut Vec<Diagnostic>) {
+    let Some(id) = interface.node.path(&["vlan", "id"]).filter(|_| interface.kind == "vlan") else { return };
+    if let Some(number) = number(id).filter(|number| !(0..=4094).contains(number)) {
+        let message = format!("VLAN id {number} of interface `{}` is outside of 0-4094", interface.name);
+        found.push(
+            Diagnostic::new(Code(0237), id.at, message)
+                .cause("a VLAN tag has 12 bits and 4095 is reserved; NetworkManager refuses the profile")
+                .help("write the id the switch uses, 1 to 4094"),
         );
     }
 }

@@ -1,0 +1,3 @@
+//! operator.openshift.io: settings of the cluster's own operators.
+
+pub(crate) mod ingress_controller;

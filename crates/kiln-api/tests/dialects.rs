@@ -1,0 +1,30 @@
+//! Every folder in `fixtures/dialects` is read, and what Kiln understood is compared with `expected.txt`.
+
+mod support;
+
+use kiln_api::build_world;
+use kiln_core::document::yaml::parse_yaml;
+use kiln_core::source::SourceMap;
+use support::{check_cases, summary};
+
+fn understand(input: &str) -> String {
+    let mut sources = SourceMap::default();
+    let file = sources.add("input.yaml", input);
+    let (documents, mut findings) = parse_yaml(file, sources.file(file));
+    let (world, more) = build_world(documents, &mut sources);
+    findings.extend(more);
+    summary::describe(&world, &findings, &sources)
+}
+
+#[test]
+fn documents_become_the_world_they_declare() {
+    check_cases("fixtures/dialects", understand);
+}
+
+#[test]
+fn typical_manifests_of_every_kind_give_no_finding() {
+    check_cases("fixtures/good-citizens", |input| {
+        let text = understand(input);
+        text.split_once("findings:\n").map_or(text.clone(), |(_, findings)| findings.to_owned())
+    });
+}
