@@ -15,6 +15,7 @@ use crate::world::NicMapping;
 use view::View;
 
 mod blame;
+mod capture;
 mod convert;
 mod lint;
 mod macs;
@@ -22,6 +23,7 @@ mod text;
 mod view;
 mod wrapped;
 
+pub use capture::{Captured, capture};
 pub use macs::{AssistedView, assisted_view, bind_to_macs};
 pub use wrapped::{NetworkDocument, Wrapping, find_network};
 

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use fixtures::{check_cases, describe};
 use kiln_core::document::yaml::parse_yaml;
-use kiln_core::keyfile::ConnectionFile;
-use kiln_core::nmstate::{NetworkDocument, bind_to_macs, find_network, render_for_nics};
+use kiln_core::keyfile::{ConnectionFile, Keyfile};
+use kiln_core::nmstate::{NetworkDocument, bind_to_macs, capture, find_network, render_for_nics};
 use kiln_core::source::SourceMap;
 
 #[test]
@@ -47,5 +47,60 @@ fn the_same_document_gives_the_same_bytes() {
     let first = answer(&sources, &network);
     for _ in 0..50 {
         assert_eq!(answer(&sources, &network), first);
+    }
+}
+
+fn read_profiles(folder: &Path) -> Vec<ConnectionFile> {
+    let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let read = |path: &std::path::PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        ConnectionFile::new(name, Keyfile::parse(&fs::read_to_string(path).unwrap()).unwrap())
+    };
+    paths.iter().map(read).collect()
+}
+
+#[test]
+fn profiles_of_a_machine_become_clean_keyfiles_and_a_document() {
+    check_cases("capture", |case| {
+        let captured = capture(&read_profiles(&case.join("profiles")));
+        let findings = describe(&SourceMap::default(), &captured.diagnostics);
+        let keyfiles: String = captured.keyfiles.iter().map(show).collect();
+        format!("{findings}--- document\n{}{keyfiles}", captured.document)
+    });
+}
+
+/// The files a document text renders to; panics when it is refused.
+fn rendered(text: &str) -> Vec<ConnectionFile> {
+    let mut sources = SourceMap::default();
+    let file = sources.add("document", text);
+    let (documents, findings) = parse_yaml(file, sources.file(file));
+    assert_eq!(findings, [], "{text}");
+    let network = find_network(&documents[0]).unwrap();
+    let rendered = render_for_nics(network.document, &network.nics);
+    assert!(!rendered.is_refused(), "{text}{}", describe(&sources, &rendered.diagnostics));
+    rendered.files
+}
+
+#[test]
+fn a_captured_document_renders_to_the_same_profiles() {
+    for case in ["bond_and_vlan_of_three_nics", "linux_bridge_with_vlan_filtering", "rules_and_routes"] {
+        let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/nmstate").join(case).join("input.yaml");
+        let before = rendered(&fs::read_to_string(input).unwrap());
+        let captured = capture(&before);
+        assert_eq!(captured.diagnostics, [], "{case}");
+        let after = rendered(&captured.document);
+        let text = |files: &[ConnectionFile]| files.iter().map(show).collect::<String>();
+        assert_eq!(text(&after), text(&before), "{case}\n{}", captured.document);
+    }
+}
+
+#[test]
+fn what_nmcli_made_can_be_captured_and_rendered() {
+    for case in fixtures::cases("capture") {
+        let captured = capture(&read_profiles(&case.join("profiles")));
+        let files = rendered(&captured.document);
+        // Capturing the result says the same document again: nothing is lost on the way round.
+        assert_eq!(capture(&files).document, captured.document, "{}", case.display());
     }
 }

@@ -66,6 +66,9 @@ pub struct CaptureArgs {
     /// What to print
     #[arg(short, long, value_enum, default_value = "nmstate")]
     output: CaptureOutput,
+    /// Folder the keyfiles are written to instead of being printed
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
 }
 
 /// What `kiln net capture` prints.
