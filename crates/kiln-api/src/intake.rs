@@ -4,8 +4,8 @@
 //! over a rendered one), manifests inside ConfigMaps are read when all who refer to them are in, and ClusterDeployments
 //! are joined last. Each document costs time in proportion to its size.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 use kiln_core::diagnostic::{Code, Diagnostic, ObjectId};
 use kiln_core::document::read;
@@ -36,7 +36,7 @@ pub fn build_world(documents: Vec<Node>, sources: &mut SourceMap) -> (World, Vec
     intake.take_rendered();
     intake.take_embedded();
     intake.join_deployments();
-    (intake.world, intake.findings)
+    (intake.world, without_repetition(intake.findings))
 }
 
 /// What was read so far.
@@ -66,6 +66,12 @@ impl Intake<'_> {
         read(node, &mut self.findings).unwrap_or_default()
     }
 
+    /// Whether the current document is a manifest for the cluster that is yet to be installed: its namespaces, secrets
+    /// and config maps are not those of the hub, to which all references go.
+    pub(crate) fn is_embedded(&self) -> bool {
+        self.within.as_ref().is_some_and(|within| within.kind == "ConfigMap")
+    }
+
     fn take(&mut self, document: Node) {
         match document.value {
             Value::Null => {}
@@ -93,12 +99,12 @@ impl Intake<'_> {
     }
 
     fn take_object(&mut self, mut root: Node) {
-        let Some(Header { api_version, kind, meta }) = metadata::header(&root, self) else { return };
+        let Some(Header { api_version, kind, meta }) = metadata::header(&mut root, self) else { return };
         let id = meta.id.clone();
         let first = self.is_first(&api_version, &id, meta.at);
         if let Some(kind) = kind.filter(|_| first) {
             // a rendered object lacks what its SiteConfig lacks, and there it is reported
-            if self.within.as_ref().is_none_or(|within| within.kind == "ConfigMap") {
+            if self.within.is_none() || self.is_embedded() {
                 report_missing(&root, kind, &mut self.findings);
             }
             self.act(kind, &root, meta);
@@ -126,7 +132,7 @@ impl Intake<'_> {
             return true;
         }
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        let elsewhere = self.within.clone().filter(|within| within.kind == "ConfigMap");
+        let elsewhere = self.within.clone().filter(|_| self.is_embedded());
         let first = match self.seen.entry((group.to_owned(), id.clone(), elsewhere)) {
             Entry::Occupied(entry) => *entry.get(),
             Entry::Vacant(entry) => {
@@ -166,13 +172,14 @@ impl Intake<'_> {
                 pool.config_maps.iter().map(|map| (Carrier::Pool, pool.meta.id.namespace.clone(), map.clone()))
             });
         let wanted: Vec<(Carrier, String, Reference)> = clusters.chain(pools).collect();
-        let mut done: Vec<ObjectId> = Vec::new();
+        let mut maps: HashMap<(String, String), ConfigMap> = self
+            .world
+            .config_maps
+            .iter()
+            .map(|map| ((map.meta.id.namespace.clone(), map.meta.id.name.clone()), map.clone()))
+            .collect();
         for (carrier, namespace, reference) in wanted {
-            let found = self.world.config_maps.iter().find(|map| {
-                map.meta.id.name == reference.name && map.meta.id.namespace == namespace && !done.contains(&map.meta.id)
-            });
-            if let Some(map) = found.cloned() {
-                done.push(map.meta.id.clone());
+            if let Some(map) = maps.remove(&(namespace, reference.name.clone())) {
                 self.take_manifests(carrier, map, &reference);
             }
         }
@@ -193,6 +200,7 @@ impl Intake<'_> {
                 (Carrier::Pool, "config") => self.take_manifest(key, text),
                 (Carrier::Pool, _) => {}
                 (Carrier::Cluster, _) if is_manifest_name(key) => self.take_manifest(key, text),
+                (Carrier::Cluster, _) if is_patch_name(key) => {}
                 (Carrier::Cluster, _) => self.findings.push(
                     Diagnostic::new(Code(67), text.at, format!("`{key}` is not the name of a manifest"))
                         .cause("the installer takes only keys that end in .yaml, .yml or .json and refuses the cluster otherwise")
@@ -210,6 +218,21 @@ impl Intake<'_> {
         let (documents, problems) = parse_yaml(file, self.sources.file(file));
         self.findings.extend(problems);
         documents.into_iter().for_each(|document| self.take(document));
+        let left = &self.sources.file(file).text;
+        if *left != text.value {
+            let left = left.clone();
+            self.replace_manifest(key, &left);
+        }
+    }
+
+    /// A Secret was among the manifests of the current ConfigMap: the ConfigMap forgets it, too.
+    fn replace_manifest(&mut self, key: &str, text: &str) {
+        let Some(id) = &self.within else { return };
+        let maps = self.world.config_maps.iter_mut().filter(|map| map.meta.id == *id);
+        maps.filter_map(|map| map.data.get_mut(key)).for_each(|kept| kept.value = text.to_owned());
+        for object in self.world.objects.iter_mut().filter(|object| object.id == *id) {
+            replace_data(&mut object.root, key, text);
+        }
     }
 
     /// Gives each cluster the ClusterDeployment it refers to; the others stay in the world on their own.
@@ -227,6 +250,13 @@ impl Intake<'_> {
     }
 }
 
+/// A value of a SiteConfig that goes into several objects is judged in each of them, and reported once.
+fn without_repetition(mut findings: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    let mut told = HashSet::new();
+    findings.retain(|finding| told.insert((finding.code, finding.at, finding.message.clone())));
+    findings
+}
+
 /// Who refers to a ConfigMap decides which of its keys are manifests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Carrier {
@@ -236,10 +266,23 @@ enum Carrier {
     Pool,
 }
 
-/// The extra `patch_…` forms are those of the installer's own manifest patches.
+fn replace_data(root: &mut Node, key: &str, text: &str) {
+    let Value::Mapping(entries) = &mut root.value else { return };
+    for entry in entries.iter_mut().filter(|entry| &*entry.key.value == "data") {
+        let Value::Mapping(data) = &mut entry.value.value else { continue };
+        for entry in data.iter_mut().filter(|entry| &*entry.key.value == key) {
+            entry.value.value = Value::String(text.into());
+        }
+    }
+}
+
 fn is_manifest_name(key: &str) -> bool {
-    let base = key.split_once(".patch_").map_or(key, |(base, _)| base);
-    [".yaml", ".yml", ".json"].iter().any(|ending| base.ends_with(ending))
+    [".yaml", ".yml", ".json"].iter().any(|ending| key.ends_with(ending))
+}
+
+/// `99-x.yaml.patch_01`: a patch of one of the installer's own manifests, which are not known here.
+fn is_patch_name(key: &str) -> bool {
+    key.split_once(".patch_").is_some_and(|(manifest, _)| is_manifest_name(manifest))
 }
 
 fn is_list(document: &Node) -> bool {

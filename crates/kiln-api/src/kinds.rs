@@ -10,6 +10,7 @@ use kiln_core::source::Sourced;
 use kiln_core::world::Meta;
 
 use crate::intake::Intake;
+use crate::value::LONGEST_SLIP;
 use crate::{
     agent_install, cluster_management, core, hive, hypershift, kiln, machine_config, metal3, nmstate_io, operator, ovn,
     ran, siteconfig,
@@ -180,11 +181,15 @@ fn wrong_version(kind: &Kind, api_version: &Sourced<String>) -> Diagnostic {
 fn resembles(group: &str, kind: &Kind) -> bool {
     let known = KINDS.iter().any(|other| other.group == group);
     let core_only = kind.group.is_empty() && matches!(kind.name, "Namespace" | "Secret" | "ConfigMap");
-    known || core_only || strsim::normalized_damerau_levenshtein(group, kind.group) >= 0.6
+    let comparable = group.len().abs_diff(kind.group.len()) <= LONGEST_SLIP;
+    known || core_only || comparable && strsim::normalized_damerau_levenshtein(group, kind.group) >= 0.6
 }
 
 /// One slip for short names, two for long ones. Sibling kinds such as MachineConfigNode are further away.
 fn misspelt(written: &str, name: &str) -> bool {
+    if written.len().abs_diff(name.len()) > LONGEST_SLIP {
+        return false;
+    }
     let slips = strsim::damerau_levenshtein(&written.to_lowercase(), &name.to_lowercase());
     slips <= (name.len() / 4).min(2)
 }

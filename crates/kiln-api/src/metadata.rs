@@ -1,8 +1,8 @@
 //! What every object has: apiVersion, kind, and metadata with places.
 
 use kiln_core::diagnostic::{Code, Diagnostic, ObjectId};
-use kiln_core::document::Node;
-use kiln_core::source::Sourced;
+use kiln_core::document::{Node, Value};
+use kiln_core::source::{Location, Sourced};
 use kiln_core::world::Meta;
 use serde::Deserialize;
 
@@ -43,9 +43,10 @@ struct ObjectMeta {
 }
 
 /// Reads the header. None when the document cannot be an object at all.
-pub(crate) fn header(root: &Node, intake: &mut Intake) -> Option<Header> {
-    let (api_version, kind) = (root.get("apiVersion"), root.get("kind"));
-    if api_version.is_none() && kind.is_none() && near_key(root, "apiVersion").is_none() {
+pub(crate) fn header(root: &mut Node, intake: &mut Intake) -> Option<Header> {
+    repair_key(root, "apiVersion", Code(51), &mut intake.findings);
+    repair_key(root, "kind", Code(52), &mut intake.findings);
+    if root.get("apiVersion").is_none() && root.get("kind").is_none() {
         intake.findings.push(
             Diagnostic::new(Code(27), root.at, "this document has neither apiVersion nor kind and is not checked")
                 .help("add apiVersion and kind if it is meant to be an object; otherwise keep it outside this folder"),
@@ -54,7 +55,10 @@ pub(crate) fn header(root: &Node, intake: &mut Intake) -> Option<Header> {
     }
     let kind = text_field(root, "kind", Code(52), "add the kind, as in kind: BareMetalHost", &mut intake.findings)?;
     let guess = kinds::by_name(&kind).map(Kind::api_version);
-    let help = format!("add apiVersion: {}", guess.as_deref().unwrap_or("with the group and version of the kind"));
+    let help = match &guess {
+        Some(api_version) => format!("write apiVersion: {api_version}"),
+        None => "write the group and version of the kind, as in apiVersion: apps/v1".to_owned(),
+    };
     let written = text_field(root, "apiVersion", Code(51), &help, &mut intake.findings);
     let known = match &written {
         Some(api_version) => kinds::identify(api_version, &kind, &mut intake.findings),
@@ -65,7 +69,25 @@ pub(crate) fn header(root: &Node, intake: &mut Intake) -> Option<Header> {
     Some(Header { api_version: written.map(|text| text.value).or(guess).unwrap_or_default(), kind: known, meta })
 }
 
-/// A field at the top of a document that must hold text. Help is for the case that it is missing.
+const TYPE_CAUSE: &str = "the API server takes the type of an object from apiVersion and kind and refuses it otherwise";
+
+/// Gives a misspelt key its name back, so that the rest of the object can be read.
+fn repair_key(root: &mut Node, field: &str, code: Code, findings: &mut Vec<Diagnostic>) {
+    if root.get(field).is_some() {
+        return;
+    }
+    let Value::Mapping(entries) = &mut root.value else { return };
+    let meant = value::nearest(field, entries.iter().map(|entry| &*entry.key.value)).map(str::to_owned);
+    let Some(entry) = entries.iter_mut().find(|entry| Some(&*entry.key.value) == meant.as_deref()) else { return };
+    let key = std::mem::replace(&mut entry.key.value, field.into());
+    findings.push(
+        Diagnostic::new(code, entry.key.at, format!("there is no {field}, but there is `{key}`"))
+            .cause(TYPE_CAUSE)
+            .help(format!("write {field}: instead of {key}:")),
+    );
+}
+
+/// A field at the top of a document that must hold text.
 fn text_field(
     root: &Node,
     field: &str,
@@ -73,27 +95,16 @@ fn text_field(
     help: &str,
     findings: &mut Vec<Diagnostic>,
 ) -> Option<Sourced<String>> {
-    let cause = "the API server takes the type of an object from apiVersion and kind and refuses it otherwise";
-    let problem = match root.get(field) {
+    let (at, message) = match root.get(field) {
         Some(node) => match node.as_str() {
             Some(text) if !text.is_empty() => return Some(Sourced::new(text.to_owned(), node.at)),
-            _ => Diagnostic::new(code, node.at, format!("{field} holds {}", node.kind_name())).help(help),
+            Some(_) => (node.at, format!("{field} is empty")),
+            None => (node.at, format!("{field} holds {}", node.kind_name())),
         },
-        None => match near_key(root, field) {
-            Some(key) => Diagnostic::new(code, key.at, format!("there is no {field}, but there is `{key}`"))
-                .help(format!("did you mean {field}? Write {field}: instead of {key}:")),
-            None => Diagnostic::new(code, root.at, format!("this object has no {field}")).help(help),
-        },
+        None => (root.at, format!("this object has no {field}")),
     };
-    findings.push(problem.cause(cause));
+    findings.push(Diagnostic::new(code, at, message).cause(TYPE_CAUSE).help(help));
     None
-}
-
-/// A key that was probably meant to be `field`.
-fn near_key(root: &Node, field: &str) -> Option<Sourced<String>> {
-    let keys = root.entries().iter().map(|entry| &entry.key);
-    let name = value::nearest(field, keys.clone().map(|key| &*key.value))?;
-    keys.into_iter().find(|key| &*key.value == name).map(|key| key.clone().map(String::from))
 }
 
 fn metadata(root: &Node, kind: &str, known: Option<&Kind>, intake: &mut Intake) -> Meta {
@@ -120,20 +131,11 @@ fn metadata(root: &Node, kind: &str, known: Option<&Kind>, intake: &mut Intake) 
     let findings = &mut intake.findings;
     let part = |key| node.and_then(|node| node.get(key)).filter(|part| !part.is_null());
     let name = name(root, kind, part("name"), part("generateName"), findings);
-    let id = ObjectId {
-        kind: kind.to_owned(),
-        namespace: namespace(
-            kind,
-            known,
-            part("namespace"),
-            name.as_ref().map_or(root, |_| part("name").unwrap_or(root)),
-            findings,
-        ),
-        name: name.map(|name| name.value).unwrap_or_default(),
-    };
+    let at = part("name").unwrap_or(root).at;
+    let namespace = namespace(kind, known, part("namespace"), at, findings);
     Meta {
-        id,
-        at: part("name").unwrap_or(root).at,
+        id: ObjectId { kind: kind.to_owned(), namespace, name: name.unwrap_or_default() },
+        at,
         labels: value::labels(part("labels"), findings),
         annotations: value::labels(part("annotations"), findings),
     }
@@ -145,11 +147,9 @@ fn name(
     name: Option<&Node>,
     generated: Option<&Node>,
     findings: &mut Vec<Diagnostic>,
-) -> Option<Sourced<String>> {
+) -> Option<String> {
     match name {
-        Some(node) if node.as_str().is_some_and(|name| !name.is_empty()) => {
-            return node.as_str().map(|name| Sourced::new(name.to_owned(), node.at));
-        }
+        Some(node) if node.as_str().is_some_and(|name| !name.is_empty()) => return node.as_str().map(str::to_owned),
         Some(node) => findings.push(
             Diagnostic::new(Code(53), node.at, format!("metadata.name of this {kind} is {}", node.kind_name()))
                 .cause("the name of an object is a string; the API server refuses anything else")
@@ -174,7 +174,7 @@ fn namespace(
     kind: &str,
     known: Option<&Kind>,
     written: Option<&Node>,
-    name: &Node,
+    at: Location,
     findings: &mut Vec<Diagnostic>,
 ) -> String {
     let text = written.and_then(Node::as_str).filter(|text| !text.is_empty());
@@ -189,7 +189,7 @@ fn namespace(
         }
         (Some(Scope::Namespaced), _, None) => {
             findings.push(
-                Diagnostic::new(Code(57), name.at, format!("this {kind} says no namespace"))
+                Diagnostic::new(Code(57), at, format!("this {kind} says no namespace"))
                     .cause("it ends up in whatever namespace the one who applies it has chosen, and references from other objects may miss it")
                     .help("add namespace: below metadata.name"),
             );

@@ -100,6 +100,9 @@ impl NodeRequest {
 /// The documents of one cluster.
 pub(crate) fn render(request: &ClusterRequest) -> Vec<Node> {
     let mut documents = vec![managed_cluster(request)];
+    if request.discovery == DiscoveryLayout::PerCluster {
+        documents.push(namespace(request));
+    }
     if request.control_plane == ControlPlane::Own {
         documents.extend([agent_cluster_install(request), cluster_deployment(request)]);
     }
@@ -126,6 +129,13 @@ pub(crate) fn render(request: &ClusterRequest) -> Vec<Node> {
     documents
 }
 
+/// Only SiteConfig's generator makes one.
+fn namespace(request: &ClusterRequest) -> Node {
+    let spec = mapping(request.name.at, []);
+    let object = Draft { kind: "Namespace", name: &request.name, labels: Vec::new(), annotations: Vec::new(), spec };
+    object.finish("v1", None, request, &request.extra)
+}
+
 fn managed_cluster(request: &ClusterRequest) -> Node {
     let labels = request.labels.as_ref().map(Node::entries).unwrap_or_default().iter().cloned().map(as_text).collect();
     let spec = mapping(request.name.at, [("hubAcceptsClient", Some(truth(request.name.at)))]);
@@ -136,7 +146,8 @@ fn managed_cluster(request: &ClusterRequest) -> Node {
 fn agent_cluster_install(request: &ClusterRequest) -> Node {
     let at = request.name.at;
     let count = |role: &str| request.nodes.iter().filter(|node| *node.role() == role).count();
-    let (masters, workers) = (count("master"), count("worker"));
+    let (masters, arbiters) = (count("master"), count("arbiter"));
+    let workers = request.nodes.len() - masters - arbiters;
     // a single-node cluster is installed alone; its workers join afterwards
     let workers = if masters == 1 { 0 } else { workers };
     let networking = [
@@ -145,7 +156,6 @@ fn agent_cluster_install(request: &ClusterRequest) -> Node {
         ("serviceNetwork", request.service_network.clone()),
         ("networkType", request.network_type.clone()),
     ];
-    let arbiters = count("arbiter");
     let requirements = [
         ("controlPlaneAgents", Some(number(masters, at))),
         ("workerAgents", Some(number(workers, at))),

@@ -11,17 +11,26 @@ pub(crate) fn report_missing(root: &Node, kind: &Kind, findings: &mut Vec<Diagno
         let (parent, field) = path.rsplit_once('.').unwrap_or(("", path));
         for node in resolve(root, parent) {
             if node.get(field).is_none_or(Node::is_null) && !node.entries().is_empty() {
+                let place = place(parent);
                 findings.push(
                     Diagnostic::new(
                         Code(12),
                         node.at,
-                        format!("`{field}` is missing in {parent} of this {}", kind.name),
+                        format!("`{field}` is missing in {place} of this {}", kind.name),
                     )
                     .cause("the schema of the kind demands the field; the API server refuses the object")
-                    .help(format!("add {field}: to {parent}")),
+                    .help(format!("add {field}: to {place}")),
                 );
             }
         }
+    }
+}
+
+/// `spec.nodes[]` in the words of a message.
+fn place(path: &str) -> String {
+    match path.strip_suffix("[]") {
+        Some(list) => format!("an entry of {}", list.replace("[]", "")),
+        None => path.replace("[]", ""),
     }
 }
 

@@ -107,7 +107,7 @@ pub(crate) fn labels(node: Option<&Node>, findings: &mut Vec<Diagnostic>) -> Lab
             findings.push(
                 Diagnostic::new(Code(65), entry.value.at, format!("`{key}` holds {}", entry.value.kind_name()))
                     .cause(
-                        "labels, annotations and selectors map strings to strings; the API server refuses the object",
+                        "labels, annotations, selectors and ConfigMap data map strings to strings; the API server refuses the object",
                     )
                     .help(format!("write one string under `{key}`")),
             );
@@ -121,7 +121,7 @@ pub(crate) fn labels(node: Option<&Node>, findings: &mut Vec<Diagnostic>) -> Lab
                     entry.value.at,
                     format!("`{key}` is {} here, not a string", entry.value.kind_name()),
                 )
-                .cause("labels, annotations and selectors map strings to strings; the API server refuses the object")
+                .cause("labels, annotations, selectors and ConfigMap data map strings to strings; the API server refuses the object")
                 .help(format!("put it in quotes: {key}: \"{text}\"")),
             );
         }
@@ -148,11 +148,15 @@ pub(crate) fn scalar_text(node: &Node) -> Option<String> {
     }
 }
 
+/// Names that differ by more letters are never compared: comparing costs the product of their lengths.
+pub(crate) const LONGEST_SLIP: usize = 20;
+
 /// The candidate that was probably meant.
 pub(crate) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = text.to_lowercase();
     candidates
         .into_iter()
+        .filter(|candidate| text.len().abs_diff(candidate.len()) <= LONGEST_SLIP)
         .map(|candidate| (strsim::normalized_damerau_levenshtein(&lower, &candidate.to_lowercase()), candidate))
         .filter(|(similarity, _)| *similarity >= 0.7)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))

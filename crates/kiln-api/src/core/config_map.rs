@@ -29,5 +29,7 @@ pub(crate) fn read(root: &Node, meta: Meta, intake: &mut Intake) {
         metadata: Carried,
     } = intake.read(root);
     let data = value::labels(data.as_ref(), &mut intake.findings);
-    intake.world.config_maps.push(ConfigMap { meta, data });
+    if !intake.is_embedded() {
+        intake.world.config_maps.push(ConfigMap { meta, data });
+    }
 }

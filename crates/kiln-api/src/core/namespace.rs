@@ -15,5 +15,7 @@ struct NamespaceSpec {
 
 pub(crate) fn read(root: &Node, meta: Meta, intake: &mut Intake) {
     let NamespaceSpec { finalizers: Carried } = intake.read_spec(root);
-    intake.world.namespaces.push(meta);
+    if !intake.is_embedded() {
+        intake.world.namespaces.push(meta);
+    }
 }

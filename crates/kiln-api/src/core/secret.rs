@@ -39,7 +39,9 @@ pub(crate) fn read(root: &Node, mut meta: Meta, intake: &mut Intake) {
     } = intake.read(root);
     let keys = keys(data.as_ref(), decode).chain(keys(string_data.as_ref(), |text| Some(text.as_bytes().to_vec())));
     let secret = Secret { meta, kind: r#type, keys: keys.collect() };
-    intake.world.secrets.push(secret);
+    if !intake.is_embedded() {
+        intake.world.secrets.push(secret);
+    }
 }
 
 /// Where `kubectl apply` keeps a copy of the whole object, values included.
