@@ -10,12 +10,15 @@ mod conform;
 pub mod convert;
 pub mod data_url;
 mod files;
+mod go_url;
 pub mod merge;
 pub mod pointer;
 pub mod provenance;
 pub mod schema;
+mod unit_file;
+pub mod validate;
 mod version;
 
 pub use config::{Config, ReadConfigError, TypedError, unpack_gzip};
 pub use files::{ConfigDirectory, ConfigFile, ConfigLink, Contents, Owner};
-pub use version::SpecVersion;
+pub use version::{SpecVersion, VersionError};

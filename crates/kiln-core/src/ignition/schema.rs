@@ -10,6 +10,7 @@ mod v2;
 mod v3;
 
 use super::SpecVersion;
+use crate::document::{Entry, Node, Value};
 
 /// The fields of one object.
 #[derive(Debug)]
@@ -53,6 +54,27 @@ pub enum Type {
 /// The root object of the spec's major version. Fields newer than `version` are in it: compare their `since`.
 pub fn root(version: SpecVersion) -> &'static Object {
     if version.is_v2() { &v2::CONFIG } else { &v3::CONFIG }
+}
+
+/// The config as an Ignition of its spec sees it: without keys it does not know.
+pub fn only_known(config: &Node, version: SpecVersion) -> Node {
+    fn known(node: &Node, object: &'static Object, version: SpecVersion) -> Node {
+        let Value::Mapping(entries) = &node.value else { return node.clone() };
+        let entries = entries.iter().filter_map(|entry| {
+            let field = object.field(&entry.key.value).filter(|field| field.since <= version.minor())?;
+            let value = match (field.holds, &entry.value.value) {
+                (Type::Object(inner), _) => known(&entry.value, inner, version),
+                (Type::Objects(inner), Value::Sequence(items)) => {
+                    let items = items.iter().map(|item| known(item, inner, version)).collect();
+                    Node { at: entry.value.at, value: Value::Sequence(items) }
+                }
+                _ => entry.value.clone(),
+            };
+            Some(Entry { key: entry.key.clone(), value })
+        });
+        Node { at: node.at, value: Value::Mapping(entries.collect()) }
+    }
+    known(config, root(version), version)
 }
 
 impl Object {
