@@ -3,8 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use kiln_core::diagnostic::{Diagnostic, Severity, attribute};
+use kiln_core::source::SourceMap;
+use kiln_core::world::World;
 
-use super::{Outcome, output::Failure};
+use super::output::{self, Failure};
+use super::{Outcome, load, report};
 
 /// What `kiln check` takes.
 #[derive(Debug, Args)]
@@ -40,8 +44,39 @@ pub enum Deny {
     Warnings,
 }
 
+/// Manifests that were read and judged.
+pub struct Checked {
+    /// The texts.
+    pub sources: SourceMap,
+    /// What they declare.
+    pub world: World,
+    /// What is wrong, in the order of the files.
+    pub findings: Vec<Diagnostic>,
+}
+
+/// Reads and judges.
+pub fn read_and_check(paths: &[PathBuf]) -> Result<Checked, Failure> {
+    let load::Loaded { mut sources, documents, diagnostics: mut findings } = load::load(paths)?;
+    let (world, unread) = kiln_api::build_world(documents, &mut sources);
+    findings.extend(unread);
+    findings.extend(kiln_core::check::check(&world));
+    attribute(&mut findings, &world.objects, &sources);
+    findings.sort_by_key(|finding| (finding.at, finding.code));
+    Ok(Checked { sources, world, findings })
+}
+
 /// Checks and prints.
 pub fn run(args: &CheckArgs) -> Result<Outcome, Failure> {
-    let CheckArgs { paths: _, format: _, deny: _ } = args;
-    Err(anyhow::anyhow!("not yet").into())
+    let Checked { sources, world, findings } = read_and_check(&args.paths)?;
+    report::print(&sources, &findings, args.format)?;
+    if args.format == ReportFormat::Human {
+        let found = report::summary(&findings).unwrap_or_else(|| "nothing to complain about".to_owned());
+        output::complain(&format!("{} objects, {} hosts: {found}\n", world.objects.len(), world.hosts.len()));
+    }
+    let refused = match args.deny {
+        Some(Deny::Warnings) => Severity::Warning,
+        None => Severity::Error,
+    };
+    let worst = findings.iter().map(|finding| finding.severity).max();
+    Ok(if worst >= Some(refused) { Outcome::Refused } else { Outcome::Done })
 }
