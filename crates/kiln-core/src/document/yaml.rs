@@ -16,6 +16,7 @@ use super::{Node, Value};
 
 mod build;
 mod cursor;
+mod fast;
 mod scalar;
 mod syntax;
 
@@ -38,8 +39,13 @@ pub fn parse_yaml(file: FileId, source: &SourceFile) -> (Vec<Node>, Vec<Diagnost
     let (mut documents, mut diagnostics) = (Vec::new(), Vec::new());
     for span in split_documents(text) {
         let piece = build::Piece { file, base: span.start, text: &text[span.start as usize..span.end as usize] };
-        let more = build::build(&piece, &mut budget, &mut diagnostics);
-        documents.extend(more.into_iter().filter(|document| document.value != Value::Null));
+        match fast::read_plain_document(&piece) {
+            Some((document, values)) if budget.take(values) => documents.push(document),
+            _ => {
+                let more = build::build(&piece, &mut budget, &mut diagnostics);
+                documents.extend(more.into_iter().filter(|document| document.value != Value::Null));
+            }
+        }
         if budget.spent() {
             break;
         }

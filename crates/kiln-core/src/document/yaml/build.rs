@@ -38,6 +38,13 @@ impl Default for Budget {
 }
 
 impl Budget {
+    /// Takes `values` at once, if there are so many left.
+    pub(super) fn take(&mut self, values: usize) -> bool {
+        let left = self.nodes.checked_sub(values);
+        self.nodes = left.unwrap_or(self.nodes);
+        left.is_some()
+    }
+
     /// Whether a bound was hit, so that reading on makes no sense.
     pub(super) fn spent(&self) -> bool {
         self.spent
@@ -121,7 +128,7 @@ impl Builder<'_, '_> {
         match event {
             Event::Scalar(text, style, anchor, tag) => self.scalar(text, style, anchor, tag.as_deref(), marks),
             Event::SequenceStart(anchor, tag) => {
-                let start = self.cursor.list_start(marks, anchor != 0 || tag.is_some());
+                let start = self.cursor.start(marks, anchor != 0 || tag.is_some());
                 self.open(start, anchor, Content::List(Vec::new()))
             }
             Event::MappingStart(anchor, tag) => {
@@ -182,11 +189,14 @@ impl Builder<'_, '_> {
     }
 
     fn close(&mut self, marks: Marks) -> Result<(), Stop> {
-        let Some(Frame { start, anchor, content }) = self.frames.pop() else { return Ok(()) };
+        let Some(Frame { mut start, anchor, content }) = self.frames.pop() else { return Ok(()) };
         let base = self.piece.base as usize;
         let (value, last_child) = match content {
             Content::List(items) => {
                 let last = items.last().map_or(start, |item| item.at.span.end as usize - base);
+                if let Some(first) = items.first() {
+                    start = self.cursor.list_start(start, first.at.span.start as usize - base);
+                }
                 (Value::Sequence(items), last)
             }
             Content::Mapping { entries, merges, .. } => {
@@ -414,7 +424,8 @@ impl Merged {
     }
 }
 
-fn has_duplicates(entries: &[Entry]) -> bool {
+/// Whether a key comes twice.
+pub(super) fn has_duplicates(entries: &[Entry]) -> bool {
     const FEW: usize = 12;
     if entries.len() <= FEW {
         return entries

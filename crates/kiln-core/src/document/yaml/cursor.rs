@@ -67,10 +67,10 @@ impl<'t> Cursor<'t> {
         start
     }
 
-    /// First byte of a block list: its dash, which the scanner leaves out when the list is not indented.
-    pub(super) fn list_start(&mut self, marks: Marks, decorated: bool) -> usize {
-        let start = self.start(marks, decorated);
-        if self.text[start..].starts_with(['-', '[']) {
+    /// First byte of a list, its bracket or dash. When a list is not indented, the scanner begins it with its first item.
+    pub(super) fn list_start(&self, start: usize, first_item: usize) -> usize {
+        let rest = &self.text[start..];
+        if rest.starts_with('[') || (rest.starts_with('-') && first_item != start) {
             return start;
         }
         let before = self.text[..start].trim_end();

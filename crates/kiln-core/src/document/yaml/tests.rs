@@ -266,6 +266,11 @@ proptest! {
         check_places(&format!("{}{}{}", &manifest[..start], FRAGMENTS[put], &manifest[end..]));
     }
 
+    #[test]
+    fn both_readers_agree(lines in plain_yaml(3)) {
+        compare_readers(&(lines.join("\n") + "\n"));
+    }
+
     /// JSON is YAML: whatever can be written as JSON is read back.
     #[test]
     fn json_is_read_back(value in json_values()) {
@@ -273,8 +278,79 @@ proptest! {
     }
 }
 
+/// What the fast reader gives for each document is what the scanner gives, without a finding.
+fn compare_readers(text: &str) -> usize {
+    let mut sources = SourceMap::default();
+    let file = sources.add("t.yaml", text);
+    let mut fast_ones = 0;
+    for span in split_documents(text) {
+        let piece = build::Piece { file, base: span.start, text: &text[span.start as usize..span.end as usize] };
+        if let Some((fast, values)) = fast::read_plain_document(&piece) {
+            let (mut budget, mut findings) = (build::Budget::default(), Vec::new());
+            let slow = build::build(&piece, &mut budget, &mut findings);
+            assert_eq!((slow, findings), (vec![fast], vec![]), "{text:?}");
+            assert!(budget.take(MAX_NODES - values) && !budget.take(1), "{values} values in {text:?}");
+            fast_ones += 1;
+        }
+    }
+    fast_ones
+}
+
+/// A manifest of harmless parts, for which the fast reader is meant.
+fn plain_yaml(depth: u32) -> BoxedStrategy<Vec<String>> {
+    let scalar = prop_oneof![
+        "[a-z0-9./_-]{1,8}",
+        "[a-zä0-9:#{}\\[\\],.& -]{1,10}",
+        "\"[a-z: #,ä\\\\n]{0,8}\"",
+        "'[a-z: #,{}\"]{0,8}'",
+        Just("[1, a b, {c: d, \"e\": 'f'}]".to_owned()),
+        Just("{a: [], b: {}, c: de:ad:00}".to_owned()),
+        Just(String::new()),
+        Just("yes # comment".to_owned()),
+    ];
+    let lines = scalar.prop_map(|text| vec![text]);
+    let literal = prop::collection::vec("[ a-z:#-]{0,8}", 1..4).prop_map(|body| {
+        std::iter::once("|".to_owned()).chain(body.into_iter().map(|line| format!("  {line}"))).collect()
+    });
+    if depth == 0 {
+        return prop_oneof![4 => lines, 1 => literal].boxed();
+    }
+    let indent = |lines: Vec<String>| lines.into_iter().map(|line| format!("  {line}")).collect::<Vec<_>>();
+    let mapping = prop::collection::vec(("[a-z./\"' -]{1,6}", plain_yaml(depth - 1), any::<bool>()), 1..5).prop_map(
+        move |entries| {
+            let lines = entries.into_iter().flat_map(|(key, value, flat)| {
+                let scalar = value.len() == 1 || value[0] == "|";
+                let mut lines = vec![if scalar { format!("{key}: {}", value[0]) } else { format!("{key}:") }];
+                lines.extend(if scalar {
+                    value[1..].to_vec()
+                } else if flat {
+                    value
+                } else {
+                    indent(value)
+                });
+                lines
+            });
+            lines.collect()
+        },
+    );
+    let list = prop::collection::vec(plain_yaml(depth - 1), 1..4).prop_map(|items| {
+        let lines = items.into_iter().flat_map(|item| {
+            item.into_iter().enumerate().map(|(index, line)| format!("{} {line}", if index == 0 { "-" } else { " " }))
+        });
+        lines.collect()
+    });
+    prop_oneof![1 => lines, 4 => mapping, 3 => list].boxed()
+}
+
+#[test]
+fn ordinary_manifests_are_read_fast() {
+    let manifests = "apiVersion: metal3.io/v1alpha1\nkind: BareMetalHost\nmetadata:\n  name: w1\n  annotations:\n    bmac.agent-install.openshift.io/role: \"worker\"\n  labels: {a: b, c: \"d\"}\nspec:\n  online: true # comment\n  bmc:\n    address: redfish+http://1.2.3.4:80/x\n  list:\n  - name: eth0\n    mac: 52:54:00:00:00:01\n  - [1, 2]\n  empty:\n  text: |\n    a\n\n     b\n---\n# next\nkind: 'B'\nitems:\n  - a\n  - - b\n    - {}\n";
+    assert_eq!(compare_readers(manifests), 2);
+}
+
 /// Every place lies in the text, on character boundaries, and inside its parent unless an alias brought it.
 fn check_places(text: &str) {
+    compare_readers(text);
     let (documents, diagnostics, _) = parse(text);
     fn walk(node: &Node, text: &str) {
         assert!(
