@@ -104,3 +104,32 @@ fn what_nmcli_made_can_be_captured_and_rendered() {
         assert_eq!(capture(&files).document, captured.document, "{}", case.display());
     }
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
+
+    /// Whatever is cut out of a document or put in another's place: findings, never a panic, and the same ones again.
+    #[test]
+    fn no_document_makes_it_panic(case in 0usize..64, cuts in proptest::collection::vec((0usize..4000, 0usize..40, 0usize..12), 1..4)) {
+        const PIECES: [&str; 12] = ["", "null", "-1", "[]", "{}", "99999999999999999999", "\"\"", "x: y", "\n", " ", "[{name: eno1}]", "\"\\n[connection]\""];
+        let cases = fixtures::cases("nmstate");
+        let mut text = fs::read_to_string(cases[case % cases.len()].join("input.yaml")).unwrap();
+        for (at, length, piece) in cuts {
+            let start = text.floor_char_boundary(at % (text.len() + 1));
+            let end = text.floor_char_boundary((start + length).min(text.len()));
+            text.replace_range(start..end, PIECES[piece]);
+        }
+        let mut sources = SourceMap::default();
+        let file = sources.add("input.yaml", text);
+        let (documents, _) = parse_yaml(file, sources.file(file));
+        for network in documents.iter().filter_map(find_network) {
+            let files = bind_to_macs(&render_for_nics(network.document, &network.nics).files, &network.nics).0;
+            for file in &files {
+                let keyfile = &file.keyfile;
+                proptest::prop_assert_eq!(keyfile, &Keyfile::parse(&keyfile.render()).unwrap());
+                proptest::prop_assert!(!file.name.contains('/') && file.ignored().is_none(), "{}", file.name);
+            }
+            capture(&files);
+        }
+    }
+}

@@ -15,7 +15,7 @@ use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::document::Node;
 use crate::source::{Location, Span};
 
-/// How often the crate is asked about one document.
+/// How often the crate is asked about a small document; a large one costs more each time and is asked less often.
 const ATTEMPTS: usize = 400;
 /// How many mistakes are told about one document.
 const MISTAKES: usize = 20;
@@ -52,7 +52,7 @@ type Path = Vec<Step>;
 
 /// Adds findings for a document the crate refused with `message`. What was already found is not told twice.
 pub fn explain(document: &Node, json: &Value, message: String, found: &mut Vec<Diagnostic>) {
-    let mut search = Search { json, left_out: Vec::new(), attempts: ATTEMPTS };
+    let mut search = Search { json, left_out: Vec::new(), attempts: attempts(json) };
     let mut complaint = Some(message);
     while let Some(message) = complaint.take().filter(|_| search.left_out.len() < MISTAKES) {
         let path = search.culprit(&message);
@@ -81,6 +81,11 @@ pub fn explain(document: &Node, json: &Value, message: String, found: &mut Vec<D
         }
         complaint = search.ask(Question::Document, None);
     }
+}
+
+fn attempts(json: &Value) -> usize {
+    let interfaces = json.get("interfaces").and_then(Value::as_array).map_or(1, |list| list.len().max(1));
+    (20_000 / interfaces).clamp(16, ATTEMPTS)
 }
 
 /// Whether a known error stands at the same place, around it or inside.
@@ -128,31 +133,41 @@ impl Search<'_> {
 
     /// The smallest part whose absence silences the complaint; empty for the whole document.
     fn culprit(&mut self, message: &str) -> Path {
-        let (question, mut path) = self.suspect(message).unwrap_or((Question::Document, Path::new()));
+        let unreadable = self.unreadable(message);
+        let (question, mut path) = match unreadable {
+            Some(index) => (Question::Interface(index), interface_path(index)),
+            None => (Question::Document, self.section(message).or_else(|| self.named(message)).unwrap_or_default()),
+        };
         while let Some(child) = self.blamed_child(question, &path, message) {
             path.push(child);
         }
         path
     }
 
-    /// The interface whose shape a message is about, or that it names: this keeps the search short in large documents.
-    fn suspect(&mut self, message: &str) -> Option<(Question, Path)> {
+    /// The interface whose shape the message is about.
+    fn unreadable(&self, message: &str) -> Option<usize> {
         let entries = self.json.get("interfaces")?.as_array()?;
-        let path = |index: usize| vec![Step::Key("interfaces".to_owned()), Step::Index(index)];
-        let blamed = |index: &usize| self.left_out.iter().any(|other| other.starts_with(&path(*index)));
-        let unreadable = |index: &usize| shape_error(&entries[*index]).is_some_and(|error| error == message);
-        if let Some(index) = (0..entries.len()).filter(|index| !blamed(index)).find(unreadable) {
-            return Some((Question::Interface(index), path(index)));
-        }
+        let blamed = |index: &usize| self.left_out.iter().any(|other| other.starts_with(&interface_path(*index)));
+        let guilty = |index: &usize| shape_error(&entries[*index]).is_some_and(|error| error == message);
+        (0..entries.len()).filter(|index| !blamed(index)).find(guilty)
+    }
+
+    /// The section beside `interfaces` to blame. Without one of them nothing else becomes wrong, so this is asked first.
+    fn section(&mut self, message: &str) -> Option<Path> {
+        let keys = self.json.as_object()?.keys().filter(|key| *key != "interfaces");
+        let mut paths = keys.map(|key| vec![Step::Key(key.clone())]).collect::<Vec<_>>().into_iter();
+        paths.find(|path| self.ask(Question::Document, Some(path)).as_deref() != Some(message))
+    }
+
+    /// An interface the message names: this keeps the search short in large documents.
+    fn named(&mut self, message: &str) -> Option<Path> {
+        let entries = self.json.get("interfaces")?.as_array()?;
         let named = |index: &usize| {
             entries[*index].get("name").and_then(Value::as_str).is_some_and(|name| mentions(message, name))
         };
         let suspects: Vec<usize> = (0..entries.len()).filter(named).take(8).collect();
-        let guilty = suspects
-            .into_iter()
-            .map(path)
-            .find(|path| self.ask(Question::Document, Some(path)).as_deref() != Some(message));
-        guilty.map(|path| (Question::Document, path))
+        let mut paths = suspects.into_iter().map(interface_path);
+        paths.find(|path| self.ask(Question::Document, Some(path)).as_deref() != Some(message))
     }
 
     /// The part of `path` that alone is to blame.
@@ -168,6 +183,7 @@ impl Search<'_> {
         // effect as the absence of everything around it.
         let without_all = self.ask(question, Some(path)).filter(|_| !path.is_empty());
         let (mut likely, mut doubtful) = (None, None);
+        let (all, mut changed) = (children.len(), 0);
         for child in children {
             if self.attempts == 0 {
                 return None;
@@ -181,13 +197,19 @@ impl Search<'_> {
                 }
                 // Without a required field the crate complains about its absence, which says nothing about the field.
                 Some(other) if other != message && !other.to_lowercase().contains("missing") => {
+                    changed += 1;
                     doubtful.get_or_insert(child);
                 }
                 Some(_) => {}
             }
         }
-        likely.or(doubtful)
+        // A message that repeats the whole entry changes with each of its parts, which blames none of them.
+        likely.or(doubtful.filter(|_| changed == 1 || changed < all))
     }
+}
+
+fn interface_path(index: usize) -> Path {
+    vec![Step::Key("interfaces".to_owned()), Step::Index(index)]
 }
 
 fn shape_error(entry: &Value) -> Option<String> {

@@ -89,6 +89,7 @@ pub fn to_files(prepared: &Prepared) -> Result<Vec<ConnectionFile>, String> {
         let stem = if taken.contains(&stem) { format!("{stem}-{uuid}") } else { stem };
         taken.insert(stem.clone());
         sort_rules(&mut keyfile);
+        write_group_address(&mut keyfile);
         let interface = keyfile.get("connection", "interface-name").unwrap_or_default().into_owned();
         if let Some((_, flags)) = prepared.mptcp.iter().find(|(name, _)| *name == interface) {
             keyfile.set("connection", "mptcp-flags", &flags.to_string());
@@ -118,6 +119,16 @@ fn sort_rules(keyfile: &mut Keyfile) {
         for (index, rule) in rules.iter().enumerate() {
             keyfile.set(group, &key(index), rule);
         }
+    }
+}
+
+/// The crate writes the bytes of this one address as a list of numbers, which NetworkManager does not read.
+fn write_group_address(keyfile: &mut Keyfile) {
+    let bytes = keyfile.get_list("bridge", "group-address").unwrap_or_default();
+    let bytes: Option<Vec<String>> =
+        bytes.iter().map(|byte| byte.parse::<u8>().ok().map(|byte| format!("{byte:02X}"))).collect();
+    if let Some(bytes) = bytes.filter(|bytes| bytes.len() == 6) {
+        keyfile.set("bridge", "group-address", &bytes.join(":"));
     }
 }
 

@@ -3,6 +3,7 @@
 //! Reads leniently: what has the wrong shape is absent here, because the `nmstate` crate refuses it anyway and says why.
 //! A field that may be written as a number or as text (`mtu: "9000"`) is understood both ways, as the crate does.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -16,6 +17,10 @@ pub struct View<'d> {
     pub document: &'d Node,
     /// Every entry of `interfaces` that has a name, in order.
     pub interfaces: Vec<Interface<'d>>,
+    /// Index of the entry of a name.
+    by_name: HashMap<&'d str, usize>,
+    /// Index of the controller of a port.
+    controllers: HashMap<&'d str, usize>,
 }
 
 /// One entry of `interfaces`.
@@ -74,15 +79,30 @@ impl<'d> View<'d> {
     /// Reads the document.
     pub fn new(document: &'d Node) -> Self {
         let entries = document.get("interfaces").map(Node::items).unwrap_or_default();
-        let interfaces = entries.iter().enumerate().filter_map(|(index, node)| Interface::new(node, index)).collect();
-        View { document, interfaces }
+        let named = entries.iter().enumerate().filter_map(|(index, node)| Interface::new(node, index));
+        let interfaces: Vec<Interface<'d>> = named.collect();
+        let mut by_name = HashMap::new();
+        // Open vSwitch bridges live beside interfaces: another entry of the same name goes first.
+        let kernel = |(_, interface): &(usize, &Interface<'d>)| interface.kind != "ovs-bridge";
+        let bridges = interfaces.iter().enumerate().filter(|entry| !kernel(entry));
+        for (index, interface) in bridges.chain(interfaces.iter().enumerate().filter(kernel)) {
+            by_name.insert(interface.name.value, index);
+        }
+        let mut controllers = HashMap::new();
+        for (index, interface) in interfaces.iter().enumerate().filter(|(_, interface)| interface.is_configured()) {
+            for port in interface.ports() {
+                controllers.entry(port.value).or_insert(index);
+            }
+            if let Some(controller) = interface.controller().and_then(|name| by_name.get(name.value)) {
+                controllers.entry(interface.name.value).or_insert(*controller);
+            }
+        }
+        View { document, interfaces, by_name, controllers }
     }
 
-    /// The last entry of that name, which is the one nmstate uses. Open vSwitch bridges live beside interfaces.
+    /// The last entry of that name, which is the one nmstate uses.
     pub fn find(&self, name: &str) -> Option<&Interface<'d>> {
-        let named = |interface: &&Interface<'d>| interface.name.value == name;
-        let kernel = self.interfaces.iter().rev().filter(named).find(|interface| interface.kind != "ovs-bridge");
-        kernel.or_else(|| self.interfaces.iter().rev().find(named))
+        self.by_name.get(name).map(|index| &self.interfaces[*index])
     }
 
     /// Entries that become profiles.
@@ -92,9 +112,7 @@ impl<'d> View<'d> {
 
     /// The controller that lists this interface as its port, or that the interface names itself.
     pub fn controller_of(&self, name: &str) -> Option<&Interface<'d>> {
-        let listing = self.configured().find(|candidate| candidate.ports().iter().any(|port| port.value == name));
-        let named = || self.find(name)?.controller().and_then(|controller| self.find(controller.value));
-        listing.or_else(named)
+        self.controllers.get(name).map(|index| &self.interfaces[*index])
     }
 
     /// `routes.config` without the removals.

@@ -39,6 +39,8 @@ super::codes! {
     0235 Error "A route on an interface without an address",
     0236 Warning "A setting that needs the kernel's name of a NIC",
     0237 Error "VLAN id out of range",
+    0238 Error "Something a keyfile cannot hold",
+    0239 Warning "A controller that lacks ports",
     0240 Warning "A setting nmstate cannot express",
     0241 Note "A profile that is not captured",
     0242 Warning "A profile nmstate cannot express",

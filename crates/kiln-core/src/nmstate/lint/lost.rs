@@ -28,9 +28,12 @@ pub fn check(view: &View<'_>, nics: &[NicMapping], found: &mut Vec<Diagnostic>) 
             unrendered_type(interface, found);
             missing_identity(interface, found);
             silent_fields(interface, found);
+            unwritable_keys(interface, found);
+            settings_without_vswitch(view, interface, found);
         }
     }
     absent_routes(view.document, found);
+    numbers_too_large(view.document, found);
 }
 
 fn outside_of_interfaces(document: &Node, found: &mut Vec<Diagnostic>) {
@@ -88,6 +91,51 @@ fn absent_routes(document: &Node, found: &mut Vec<Diagnostic>) {
                     .help("delete the entry"),
             );
         }
+    }
+}
+
+/// The crate cuts these numbers to 32 bits.
+fn numbers_too_large(document: &Node, found: &mut Vec<Diagnostic>) {
+    for (section, key) in [("routes", "metric"), ("route-rules", "priority")] {
+        for entry in document.path(&[section, "config"]).map(Node::items).unwrap_or_default() {
+            let Some(value) = number_of(entry, key).filter(|value| *value > i128::from(u32::MAX)) else { continue };
+            let message = format!("`{key}: {value}` in `{section}` does not fit");
+            found.push(
+                Diagnostic::new(Code(0238), entry.get(key).map(|value| value.at), message)
+                    .cause("a profile holds 32 bits; nmstate would cut the number and write another one")
+                    .help(format!("choose a {key} below 4294967296")),
+            );
+        }
+    }
+}
+
+/// The crate writes names of Open vSwitch settings as keys, whatever is in them.
+fn unwritable_keys(interface: &Interface<'_>, found: &mut Vec<Diagnostic>) {
+    for section in ["external_ids", "other_config"] {
+        let entries = interface.node.path(&["ovs-db", section]).map(Node::entries).unwrap_or_default();
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/');
+        for entry in entries.iter().filter(|entry| !entry.key.value.chars().all(plain)) {
+            let message =
+                format!("`{}` of interface `{}` cannot be a key of a keyfile", &*entry.key.value, interface.name);
+            found.push(
+                Diagnostic::new(Code(0238), entry.key.at, message)
+                    .cause("`=`, brackets, blanks and line breaks have a meaning of their own in a keyfile")
+                    .help("use letters, digits, `-`, `_`, `.`, `:` and `/` in names of Open vSwitch settings"),
+            );
+        }
+    }
+}
+
+fn settings_without_vswitch(view: &View<'_>, interface: &Interface<'_>, found: &mut Vec<Diagnostic>) {
+    let Some(at) = key_place(interface.node, "ovs-db") else { return };
+    let controlled = view.controller_of(interface.name.value).is_some_and(|controller| controller.kind == "ovs-bridge");
+    if !controlled && !matches!(interface.kind, "ovs-bridge" | "ovs-interface") {
+        let message = format!("`ovs-db` of interface `{}` is left out", interface.name);
+        found.push(
+            Diagnostic::new(Code(0204), at, message)
+                .cause("the interface is not part of any Open vSwitch bridge of the document")
+                .help("add it to the ports of an `ovs-bridge`, or delete the section"),
+        );
     }
 }
 

@@ -78,6 +78,9 @@ fn duplicates(view: &View<'_>, found: &mut Vec<Diagnostic>) {
 fn ports(view: &View<'_>, nics: &[NicMapping], found: &mut Vec<Diagnostic>) {
     let mut owner: HashMap<&str, (&str, Sourced<&str>)> = HashMap::new();
     for controller in view.configured() {
+        if controller.kind == "bond" && controller.ports().is_empty() {
+            found.push(no_ports(controller));
+        }
         for port in controller.ports() {
             if let Some((other, first)) = owner.insert(port.value, (controller.name.value, port)) {
                 let message = format!("`{port}` is a port of both `{other}` and `{}`", controller.name);
@@ -100,8 +103,10 @@ fn missing_port(
     nics: &[NicMapping],
     found: &mut Vec<Diagnostic>,
 ) {
-    if view.find(port.value).is_some_and(Interface::is_configured) {
-        return;
+    match view.find(port.value) {
+        Some(entry) if entry.is_configured() => return,
+        Some(entry) => return found.push(left_out_port(controller, port, entry)),
+        None => {}
     }
     let mapped = nics.iter().any(|nic| nic.name.value.as_str() == port.value);
     let known = view.interfaces.iter().map(|interface| interface.name.value);
@@ -126,6 +131,23 @@ fn missing_port(
         }
     };
     found.push(finding.cause("offline nmstate makes an Ethernet profile for every port it does not find"));
+}
+
+fn no_ports(bond: &Interface<'_>) -> Diagnostic {
+    Diagnostic::new(Code(0239), bond.name.at, format!("bond `{}` has no ports", bond.name))
+        .cause("a bond without ports has no link and never comes up with an address")
+        .help("list its NICs under `link-aggregation.port`")
+}
+
+fn left_out_port(controller: &Interface<'_>, port: Sourced<&str>, entry: &Interface<'_>) -> Diagnostic {
+    let message = format!("port `{port}` of `{}` has `state: {}` and is left out", controller.name, entry.state);
+    let mut finding = Diagnostic::new(Code(0239), port.at, message)
+        .cause("nmstate renders no profile for it, and without one it does not join its controller")
+        .help(format!("write `state: up` for `{port}`, or remove it from the ports of `{}`", controller.name));
+    if let Some(state) = entry.node.get("state") {
+        finding = finding.related(state.at, "the state of the port");
+    }
+    finding
 }
 
 fn parent(view: &View<'_>, interface: &Interface<'_>, nics: &[NicMapping], found: &mut Vec<Diagnostic>) {
