@@ -178,16 +178,10 @@ fn namespace(
     findings: &mut Vec<Diagnostic>,
 ) -> String {
     let text = written.and_then(Node::as_str).filter(|text| !text.is_empty());
-    match (known.map(|known| known.scope), written, text) {
-        (Some(Scope::Cluster), Some(node), _) => {
-            findings.push(
-                Diagnostic::new(Code(56), node.at, format!("{kind} has no namespaces, but one is written"))
-                    .cause("the kind is cluster-scoped: the API server drops the namespace, and tools that compare the folder with the cluster see a difference for ever")
-                    .help("remove the line with namespace:"),
-            );
-            String::new()
-        }
-        (Some(Scope::Namespaced), _, None) => {
+    match (known.map(|known| known.scope), text) {
+        // a rule reports the line, which changes nothing
+        (Some(Scope::Cluster), _) => String::new(),
+        (Some(Scope::Namespaced), None) => {
             findings.push(
                 Diagnostic::new(Code(57), at, format!("this {kind} says no namespace"))
                     .cause("it ends up in whatever namespace the one who applies it has chosen, and references from other objects may miss it")
@@ -195,6 +189,6 @@ fn namespace(
             );
             String::new()
         }
-        _ => text.unwrap_or_default().to_owned(),
+        (_, text) => text.unwrap_or_default().to_owned(),
     }
 }

@@ -1,5 +1,7 @@
 //! Every folder in `fixtures/dialects` is read, and what Kiln understood is compared with `expected.txt`.
 
+#![allow(clippy::unwrap_used, reason = "a test fails loudly")]
+
 mod support;
 
 use kiln_api::build_world;

@@ -1,5 +1,7 @@
 //! Whatever stands in a folder, reading it ends with a world and findings, and without secrets.
 
+#![allow(clippy::unwrap_used, reason = "a test fails loudly")]
+
 use std::fs;
 use std::path::Path;
 

@@ -18,6 +18,8 @@ struct InfraEnvSpec {
     additional_trust_bundle: Option<Sourced<String>>,
     agent_approval: Carried,
     agent_labels: Carried,
+    /// Gone upstream; the rules say what took over.
+    agent_label_selector: Carried,
     #[serde(rename = "approvedMACAddressConfigMapLabelSelector")]
     approved_mac_address_config_map_label_selector: Carried,
     cluster_ref: Option<NamespacedReference>,
@@ -57,6 +59,7 @@ impl InfraEnvSpec {
             additional_trust_bundle,
             agent_approval: Carried,
             agent_labels: Carried,
+            agent_label_selector: Carried,
             approved_mac_address_config_map_label_selector: Carried,
             cluster_ref,
             cpu_architecture,

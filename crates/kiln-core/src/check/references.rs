@@ -332,6 +332,13 @@ const CLUSTER_SCOPED: &[&str] = &[
     "Namespace",
     "Node",
     "Provisioning",
+    "KubeletConfig",
+    "NodeNetworkState",
+    "NodeNetworkConfigurationEnactment",
+    "CertificateSigningRequest",
+    "CustomResourceDefinition",
+    "Site",
+    "Image",
 ];
 
 fn cluster_scoped_objects_with_namespace(context: &Context, findings: &mut Vec<Diagnostic>) {

@@ -269,14 +269,6 @@ impl Loader {
             }
             return;
         }
-        if kind.is_none() || document.get("apiVersion").and_then(Node::as_str).is_none() {
-            let at = document.entries().first().map_or(document.at, |entry| entry.key.at);
-            self.report(
-                Diagnostic::new(Code(0027), at, "the document is no Kubernetes object and was not checked")
-                    .cause("an object has `apiVersion` and `kind`")
-                    .help("add both fields if it is meant to be one"),
-            );
-        }
         self.loaded.documents.push(document);
     }
 

@@ -29,7 +29,6 @@ super::codes! {
     0053 Error "an object has no name",
     0054 Error "a kind is misspelt",
     0055 Error "a kind does not exist in that apiVersion",
-    0056 Warning "a cluster-scoped object has a namespace",
     0057 Warning "an object says no namespace",
     0058 Error "an object is declared twice",
     0060 Error "a value is not a MAC address",
