@@ -43,6 +43,19 @@ fn converted_configs_are_valid_where_they_go() {
 }
 
 #[test]
+fn raised_and_lowered_again_a_config_is_the_same() {
+    for seed in 1..=200_u64 {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let minor = random.below(4);
+        let config = read(&ignition_configs::config(&mut random, minor));
+        let raised = convert(&config, SpecVersion::NEWEST);
+        assert_eq!(raised.lost, []);
+        let lowered = convert(&raised.config, config.version);
+        assert_eq!((lowered.config.root.to_json(), lowered.lost), (config.root.to_json(), Vec::new()));
+    }
+}
+
+#[test]
 fn spec_2_becomes_valid_spec_3() {
     if !validator_is_there("spec_2_becomes_valid_spec_3") {
         return;

@@ -1,4 +1,5 @@
 //! Merging, judged by the real Ignition: generated pairs of configs are merged by both, and the results must say the same.
+//! Where Ignition refuses what two valid configs become together, so must Kiln.
 //!
 //! Ignition's fetch stage merges a config that is given inline (`data:`) and writes the result to its cache. That needs
 //! neither root nor a network. The program is Debian's Ignition 2.14, which knows specs 3.0 to 3.3.
@@ -8,8 +9,10 @@ use std::process::Command;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use kiln_core::diagnostic::Severity;
 use kiln_core::ignition::Config;
 use kiln_core::ignition::merge::merge;
+use kiln_core::ignition::validate::validate;
 use kiln_core::source::SourceMap;
 use serde_json::{Value, json};
 
@@ -38,12 +41,27 @@ fn merged_configs_are_those_of_ignition() {
         let parent = ignition_configs::config(&mut random, older);
         let child = ignition_configs::config(&mut random, newer);
         let ours = merge(&read(&parent), &read(&child)).config;
-        let Some(theirs) = merged_by_ignition(&directory.0, &parent, &child) else { continue };
+        let theirs = merged_by_ignition(&directory.0, &parent, &child);
+        // Kiln also looks into inline contents, so it may refuse more, but never less.
+        let refused = validate(&ours).iter().any(|finding| finding.severity == Severity::Error);
+        assert!(refused || theirs.is_some(), "pair {seed}\nparent: {parent:#}\nchild: {child:#}");
+        let Some(theirs) = theirs else { continue };
         assert_eq!(said(ours.root.to_json()), said(theirs), "pair {seed}\nparent: {parent:#}\nchild: {child:#}");
         compared += 1;
     }
     eprintln!("compared {compared} of {PAIRS} pairs; Ignition refused what the others become");
     assert!(compared >= 60, "only {compared} of {PAIRS} pairs were accepted by Ignition");
+}
+
+#[test]
+fn merging_an_empty_config_changes_nothing() {
+    for seed in 1..=200_u64 {
+        let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
+        let config = read(&ignition_configs::config(&mut random, 3));
+        let empty = read(&json!({ "ignition": { "version": "3.3.0" } }));
+        assert_eq!(merge(&config, &empty).config.root.to_json(), config.root.to_json());
+        assert_eq!(said(merge(&empty, &config).config.root.to_json()), said(config.root.to_json()));
+    }
 }
 
 fn read(value: &Value) -> Config {

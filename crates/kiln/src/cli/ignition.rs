@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Outcome, check::ReportFormat, output::Failure};
+use super::{Outcome, PrintFormat, check::ReportFormat, output::Failure};
 
 mod convert;
 mod merge;
 mod pointer;
+mod read;
 mod render;
 mod validate;
 
@@ -91,6 +92,9 @@ pub struct RenderArgs {
     /// The pool to render
     #[arg(long, default_value = "worker", value_name = "NAME")]
     pool: String,
+    /// `human` prints the Ignition config and tells the rest on standard error; the others print one document
+    #[arg(short, long, value_enum, default_value = "human", value_name = "FORMAT")]
+    output: PrintFormat,
 }
 
 /// Runs one verb.

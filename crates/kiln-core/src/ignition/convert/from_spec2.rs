@@ -6,12 +6,10 @@
 
 use std::collections::HashMap;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
-
 use super::refused;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::document::{Node, Value};
+use crate::ignition::data_url::encode_base64;
 
 /// Rewrites the whole config.
 pub(super) fn translate(root: &mut Node, lost: &mut Vec<Diagnostic>) {
@@ -286,8 +284,8 @@ fn text<'a>(node: &'a Node, key: &str) -> &'a str {
 fn text_file(path: &str, contents: &Node) -> Node {
     let at = contents.at;
     let mut resource = empty_mapping(at);
-    let encoded = BASE64.encode(contents.as_str().unwrap_or_default());
-    resource.set("source", Node::made(format!("data:;base64,{encoded}"), at));
+    let text = contents.as_str().unwrap_or_default();
+    resource.set("source", Node::made(encode_base64(text.as_bytes()), at));
     let mut file = empty_mapping(at);
     file.set("path", Node::made(path, at));
     file.set("overwrite", Node::made(true, at));

@@ -5,7 +5,7 @@
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::document::Node;
-use crate::ignition::Config;
+use crate::ignition::{Config, data_url};
 
 const FIELD_BY_FIELD: &str = "Ignition merges a resource field by field";
 
@@ -96,10 +96,9 @@ fn unset(node: &Node, key: &str) -> bool {
     node.get(key).is_none_or(Node::is_null)
 }
 
-/// Whether an inline source already is gzip: `1f 8b 08` is `H4sI` in base64.
+/// Whether an inline source already is gzip.
 fn is_gzip_data(source: &str) -> bool {
-    let data = source.strip_prefix("data:").and_then(|rest| rest.split_once(','));
-    data.is_some_and(|(_, data)| data.starts_with("H4sI") || data.to_ascii_lowercase().starts_with("%1f%8b"))
+    data_url::decode(source).is_ok_and(|bytes| bytes.starts_with(&[0x1f, 0x8b]))
 }
 
 /// Scheme and host of a URL, which decide who receives a header.
