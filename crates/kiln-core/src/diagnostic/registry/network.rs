@@ -48,4 +48,5 @@ super::codes! {
     0244 Warning "Two profiles for one interface",
     0250 Error "The document to render was not found",
     0251 Error "Two documents render the same file",
+    0252 Note "A setting that needs a newer NetworkManager",
 }

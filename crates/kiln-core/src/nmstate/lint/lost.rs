@@ -30,6 +30,7 @@ pub fn check(view: &View<'_>, nics: &[NicMapping], found: &mut Vec<Diagnostic>) 
             silent_fields(interface, found);
             unwritable_keys(interface, found);
             settings_without_vswitch(view, interface, found);
+            newer_settings(interface, found);
         }
     }
     absent_routes(view.document, found);
@@ -135,6 +136,26 @@ fn settings_without_vswitch(view: &View<'_>, interface: &Interface<'_>, found: &
             Diagnostic::new(Code(0204), at, message)
                 .cause("the interface is not part of any Open vSwitch bridge of the document")
                 .help("add it to the ports of an `ovs-bridge`, or delete the section"),
+        );
+    }
+}
+
+/// Observed with NetworkManager 1.42.4, which reads the profile without these keys.
+fn newer_settings(interface: &Interface<'_>, found: &mut Vec<Diagnostic>) {
+    let newer: [&[&str]; 5] = [
+        &["ipv4", "forwarding"],
+        &["ethtool", "fec"],
+        &["link-aggregation", "options", "lacp_active"],
+        &["link-aggregation", "options", "arp_missed_max"],
+        &["link-aggregation", "options", "ns_ip6_target"],
+    ];
+    for (path, value) in newer.iter().filter_map(|path| Some((path, interface.node.path(path)?))) {
+        let setting = path.join(".");
+        let message = format!("`{setting}` of interface `{}` needs a newer NetworkManager than 1.42", interface.name);
+        found.push(
+            Diagnostic::new(Code(0252), value.at, message)
+                .cause("NetworkManager 1.42 does not know the key and ignores it")
+                .help("make sure that the image has a newer NetworkManager, or delete the setting"),
         );
     }
 }
