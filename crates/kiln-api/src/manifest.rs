@@ -15,15 +15,59 @@ use crate::value;
 pub(crate) struct Manifest<Spec> {
     api_version: Carried,
     kind: Carried,
-    metadata: Carried,
+    metadata: ObjectMeta,
     spec: Option<Spec>,
     status: Carried,
 }
 
 impl<Spec: Default> Manifest<Spec> {
     pub(crate) fn into_spec(self) -> Spec {
-        let Manifest { api_version: Carried, kind: Carried, metadata: Carried, spec, status: Carried } = self;
+        let Manifest { api_version: Carried, kind: Carried, metadata, spec, status: Carried } = self;
+        metadata.carried();
         spec.unwrap_or_default()
+    }
+}
+
+/// `metav1.ObjectMeta`, for the names of its fields alone: [`crate::metadata`] reads them.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ObjectMeta {
+    annotations: Carried,
+    creation_timestamp: Carried,
+    deletion_grace_period_seconds: Carried,
+    deletion_timestamp: Carried,
+    finalizers: Carried,
+    generate_name: Carried,
+    generation: Carried,
+    labels: Carried,
+    managed_fields: Carried,
+    name: Carried,
+    namespace: Carried,
+    owner_references: Carried,
+    resource_version: Carried,
+    self_link: Carried,
+    uid: Carried,
+}
+
+impl ObjectMeta {
+    pub(crate) fn carried(self) {
+        let ObjectMeta {
+            annotations: Carried,
+            creation_timestamp: Carried,
+            deletion_grace_period_seconds: Carried,
+            deletion_timestamp: Carried,
+            finalizers: Carried,
+            generate_name: Carried,
+            generation: Carried,
+            labels: Carried,
+            managed_fields: Carried,
+            name: Carried,
+            namespace: Carried,
+            owner_references: Carried,
+            resource_version: Carried,
+            self_link: Carried,
+            uid: Carried,
+        } = self;
     }
 }
 

@@ -1,12 +1,13 @@
 //! What every object has: apiVersion, kind, and metadata with places.
+//!
+//! A wrong label must not cost the others, so all of it is taken from the document piece by piece; unknown fields of
+//! metadata are noticed by [`crate::manifest::ObjectMeta`].
 
 use kiln_core::diagnostic::{Code, Diagnostic, ObjectId};
 use kiln_core::document::{Node, Value};
 use kiln_core::source::{Location, Sourced};
 use kiln_core::world::Meta;
-use serde::Deserialize;
 
-use crate::carried::Carried;
 use crate::intake::Intake;
 use crate::kinds::{self, Kind, Scope};
 use crate::value;
@@ -18,28 +19,6 @@ pub(crate) struct Header {
     /// None for a kind that is only carried.
     pub(crate) kind: Option<&'static Kind>,
     pub(crate) meta: Meta,
-}
-
-/// `metav1.ObjectMeta`. Name, namespace, labels and annotations are read from the document itself: a wrong label must
-/// not cost the others.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ObjectMeta {
-    annotations: Carried,
-    creation_timestamp: Carried,
-    deletion_grace_period_seconds: Carried,
-    deletion_timestamp: Carried,
-    finalizers: Carried,
-    generate_name: Carried,
-    generation: Carried,
-    labels: Carried,
-    managed_fields: Carried,
-    name: Carried,
-    namespace: Carried,
-    owner_references: Carried,
-    resource_version: Carried,
-    self_link: Carried,
-    uid: Carried,
 }
 
 /// Reads the header. None when the document cannot be an object at all.
@@ -65,7 +44,7 @@ pub(crate) fn header(root: &mut Node, intake: &mut Intake) -> Option<Header> {
         None => kinds::by_name(&kind),
     };
     let name = known.map_or(kind.value.as_str(), |known| known.name);
-    let meta = metadata(root, name, known, intake);
+    let meta = metadata(root, name, known, &mut intake.findings);
     Some(Header { api_version: written.map(|text| text.value).or(guess).unwrap_or_default(), kind: known, meta })
 }
 
@@ -107,28 +86,8 @@ fn text_field(
     None
 }
 
-fn metadata(root: &Node, kind: &str, known: Option<&Kind>, intake: &mut Intake) -> Meta {
+fn metadata(root: &Node, kind: &str, known: Option<&Kind>, findings: &mut Vec<Diagnostic>) -> Meta {
     let node = root.get("metadata");
-    if let Some(node) = node {
-        let ObjectMeta {
-            annotations: Carried,
-            creation_timestamp: Carried,
-            deletion_grace_period_seconds: Carried,
-            deletion_timestamp: Carried,
-            finalizers: Carried,
-            generate_name: Carried,
-            generation: Carried,
-            labels: Carried,
-            managed_fields: Carried,
-            name: Carried,
-            namespace: Carried,
-            owner_references: Carried,
-            resource_version: Carried,
-            self_link: Carried,
-            uid: Carried,
-        } = intake.read(node);
-    }
-    let findings = &mut intake.findings;
     let part = |key| node.and_then(|node| node.get(key)).filter(|part| !part.is_null());
     let name = name(root, kind, part("name"), part("generateName"), findings);
     let at = part("name").unwrap_or(root).at;

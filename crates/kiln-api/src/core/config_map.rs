@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use crate::carried::Carried;
 use crate::intake::Intake;
+use crate::manifest::ObjectMeta;
 use crate::value;
 
 #[derive(Debug, Default, Deserialize)]
@@ -16,7 +17,7 @@ struct ConfigMapManifest {
     data: Option<Node>,
     immutable: Carried,
     kind: Carried,
-    metadata: Carried,
+    metadata: ObjectMeta,
 }
 
 pub(crate) fn read(root: &Node, meta: Meta, intake: &mut Intake) {
@@ -26,8 +27,9 @@ pub(crate) fn read(root: &Node, meta: Meta, intake: &mut Intake) {
         data,
         immutable: Carried,
         kind: Carried,
-        metadata: Carried,
+        metadata,
     } = intake.read(root);
+    metadata.carried();
     let data = value::labels(data.as_ref(), &mut intake.findings);
     if !intake.is_embedded() {
         intake.world.config_maps.push(ConfigMap { meta, data });

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use crate::carried::Carried;
 use crate::intake::Intake;
+use crate::manifest::ObjectMeta;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -20,7 +21,7 @@ struct SecretManifest {
     data: Option<Node>,
     immutable: Carried,
     kind: Carried,
-    metadata: Carried,
+    metadata: ObjectMeta,
     string_data: Option<Node>,
     r#type: Option<Sourced<String>>,
 }
@@ -28,15 +29,9 @@ struct SecretManifest {
 /// Reads the shape. `root` still has its values; the caller blanks it afterwards.
 pub(crate) fn read(root: &Node, mut meta: Meta, intake: &mut Intake) {
     meta.annotations.remove(LAST_APPLIED);
-    let SecretManifest {
-        api_version: Carried,
-        data,
-        immutable: Carried,
-        kind: Carried,
-        metadata: Carried,
-        string_data,
-        r#type,
-    } = intake.read(root);
+    let SecretManifest { api_version: Carried, data, immutable: Carried, kind: Carried, metadata, string_data, r#type } =
+        intake.read(root);
+    metadata.carried();
     let keys = keys(data.as_ref(), decode).chain(keys(string_data.as_ref(), |text| Some(text.as_bytes().to_vec())));
     let secret = Secret { meta, kind: r#type, keys: keys.collect() };
     if !intake.is_embedded() {
