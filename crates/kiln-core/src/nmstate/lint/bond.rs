@@ -83,7 +83,9 @@ fn misplaced(
     let help = format!("delete `{option}`, or use mode {}", modes.join(" or "));
     let finding = Diagnostic::new(Code(0225), value.at, message).help(help);
     match effect {
-        Effect::Refused => finding.cause("NetworkManager refuses the profile, and the bond would not exist"),
+        Effect::Refused => {
+            finding.cause("the profile is refused, by nmstate or by NetworkManager, and the bond would not exist")
+        }
         Effect::Ignored => finding.cause("the kernel ignores the option in this mode").severity(Severity::Warning),
     }
 }
