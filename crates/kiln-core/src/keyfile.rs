@@ -165,10 +165,7 @@ impl Keyfile {
 
     /// Makes a group, perhaps to stay empty, unless it is there.
     pub fn add_group(&mut self, group: &str) {
-        let group = name::spell_group(group);
-        if self.group(&group).is_none() {
-            self.groups.push(Group { name: group.into_owned(), ..Group::default() });
-        }
+        self.group_place(group);
     }
 
     /// Sets the comment the file begins with, without its `#`. A file without groups keeps none.
@@ -210,12 +207,18 @@ impl Keyfile {
         self.groups.iter().find(|group| group.name == name)
     }
 
-    fn set_raw(&mut self, group: &str, key: &str, value: String) {
-        let (group, key) = (name::spell_group(group), name::spell_key(key));
-        let index = self.groups.iter().position(|candidate| candidate.name == group).unwrap_or_else(|| {
-            self.groups.push(Group { name: group.into_owned(), ..Group::default() });
+    fn group_place(&mut self, group: &str) -> usize {
+        let name = name::spell_group(group);
+        self.groups.iter().position(|candidate| candidate.name == name).unwrap_or_else(|| {
+            self.groups.push(Group { name: name.into_owned(), ..Group::default() });
             self.groups.len() - 1
-        });
+        })
+    }
+
+    /// Sets the text behind the `=`, which must come from another keyfile's [`Keyfile::raw`] or be escaped.
+    pub(crate) fn set_raw(&mut self, group: &str, key: &str, value: String) {
+        let index = self.group_place(group);
+        let key = name::spell_key(key);
         let lines = &mut self.groups[index].lines;
         let known = lines.iter_mut().find_map(|line| match line {
             Line::Entry { key: candidate, raw } if *candidate == key => Some(raw),

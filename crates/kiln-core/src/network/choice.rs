@@ -51,6 +51,13 @@ pub enum Reason {
     NothingFits,
     /// Profiles fit, but none may start by itself.
     NoneStartsByItself,
+    /// The profile that fits is a port of something no profile makes.
+    NoController {
+        /// Its file.
+        port: String,
+        /// What it is a port of.
+        controller: Reference,
+    },
     /// It is the only one that fits and starts by itself.
     OnlyOne,
     /// Its priority is higher than that of the next one.
@@ -101,6 +108,9 @@ impl fmt::Display for Reason {
         match self {
             Reason::NothingFits => f.write_str("no profile fits"),
             Reason::NoneStartsByItself => f.write_str("the profiles that fit have autoconnect=false"),
+            Reason::NoController { port, controller } => {
+                write!(f, "{port} is a port of {controller}, and no profile makes that")
+            }
             Reason::OnlyOne => f.write_str("it is the only profile that fits"),
             Reason::Priority { chosen, next, over } => {
                 write!(f, "its autoconnect-priority {chosen} is above the {next} of {over}")
@@ -220,9 +230,15 @@ fn choose_for_nic(sorted: &[Profile], nic: &Nic, nics: &[Nic], taken: &mut BTree
 fn first_that_starts(nic: Nic, fitting: &[&Profile], all: &[Profile]) -> Choice {
     let startable: Vec<_> =
         fitting.iter().filter(|profile| profile.autoconnect && controller_exists(profile, all)).collect();
+    let lost = || {
+        fitting.iter().filter(|profile| profile.autoconnect).find_map(|profile| {
+            let controller = profile.controller.clone()?;
+            Some(Reason::NoController { port: profile.file.clone(), controller })
+        })
+    };
     let reason = match startable.as_slice() {
         [] if fitting.is_empty() => Reason::NothingFits,
-        [] => Reason::NoneStartsByItself,
+        [] => lost().unwrap_or(Reason::NoneStartsByItself),
         [_] => Reason::OnlyOne,
         [chosen, next, ..] if chosen.priority != next.priority => {
             Reason::Priority { chosen: chosen.priority, next: next.priority, over: next.file.clone() }

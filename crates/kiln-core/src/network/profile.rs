@@ -35,6 +35,8 @@ pub struct Profile {
     pub id: String,
     /// Written, or derived from the path below [`FOLDER`] as NetworkManager does.
     pub uuid: ConnectionUuid,
+    /// Whether the UUID stands in the file.
+    pub uuid_is_written: bool,
     /// `ethernet`, `bond`, `vlan`, … in the short spelling. None: NetworkManager refuses the file.
     pub kind: Option<String>,
     /// `interface-name`.
@@ -101,6 +103,7 @@ impl Profile {
             file: file.name.clone(),
             id: text("connection", "id")
                 .unwrap_or_else(|| file.name.strip_suffix(".nmconnection").unwrap_or(&file.name).to_owned()),
+            uuid_is_written: uuid.is_some(),
             uuid: uuid.unwrap_or_else(|| ConnectionUuid::of_path(&format!("{FOLDER}/{}", file.name))),
             interface: interface.and_then(|name| name.parse().ok()),
             mac: ethernet(keyfile, "mac-address").and_then(|mac| mac.parse().ok()),

@@ -3,6 +3,7 @@
 //! Lists are spread over numbered keys (`address1`, `address2`). NetworkManager reads first the key without number, then by
 //! number; gaps do not matter. An address without prefix length gets 24 or 64, not 32 or 128.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -40,9 +41,18 @@ pub struct Route {
     pub options: Option<String>,
 }
 
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.destination.fmt(f)?;
+        self.next_hop.iter().try_for_each(|hop| write!(f, " via {hop}"))?;
+        self.metric.iter().try_for_each(|metric| write!(f, " metric {metric}"))?;
+        self.options.iter().try_for_each(|options| write!(f, " ({options})"))
+    }
+}
+
 impl IpSettings {
     /// Reads group `ipv4` or `ipv6`.
-    pub(super) fn read(keyfile: &Keyfile, group: &str) -> IpSettings {
+    pub(crate) fn read(keyfile: &Keyfile, group: &str) -> IpSettings {
         let lines = numbered(keyfile, group, "address");
         let addresses: Vec<_> = lines.iter().filter_map(|key| address(&*keyfile.get(group, key)?, group)).collect();
         let gateway = keyfile.get(group, "gateway").and_then(|gateway| gateway.parse().ok());
