@@ -1,14 +1,15 @@
 //! Reading one Ignition config from a file or standard input, and writing one.
 
+use std::borrow::Cow;
 use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use kiln_core::diagnostic::Diagnostic;
+use kiln_core::diagnostic::{Code, Diagnostic};
 use kiln_core::document::Node;
-use kiln_core::document::json::MAX_BYTES;
+use kiln_core::document::json::{MAX_BYTES, parse_json};
 use kiln_core::ignition::{Config, unpack_gzip};
-use kiln_core::source::SourceMap;
+use kiln_core::source::{Location, SourceMap, Span};
 
 use super::super::output::Failure;
 
@@ -21,15 +22,27 @@ pub fn read_config(
     let name = if path.as_os_str() == "-" { "<stdin>".to_owned() } else { path.display().to_string() };
     let packed = read_bytes(path)?;
     let bytes = unpack_gzip(&packed).with_context(|| format!("cannot read `{name}`")).map_err(Failure::Refused)?;
-    let text = std::str::from_utf8(&bytes)
-        .map_err(|_| Failure::refused(anyhow::anyhow!("`{name}` is not text (UTF-8), so it is no Ignition config")))?;
-    let file = sources.add(name, text);
+    if bytes.contains(&0) {
+        return Err(Failure::refused(anyhow::anyhow!("`{name}` is not text (UTF-8), so it is no Ignition config")));
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let file = sources.add(name, text.as_ref());
+    if let (Cow::Owned(_), Some(at)) = (&text, text.find(char::REPLACEMENT_CHARACTER)) {
+        findings.push(replaced_bytes(Location { file, span: Span::new(at as u32, at as u32 + 3) }));
+    }
     let (config, found) = Config::parse(file, sources.file(file));
     findings.extend(found);
-    if let Some(config) = &config {
-        hide_secrets(&config.root, sources);
+    if let (Some(root), _) = parse_json(file, sources.file(file)) {
+        hide_secrets(&root, sources);
     }
     Ok(config)
+}
+
+/// Go's JSON reader goes on with U+FFFD in place of bytes that are not UTF-8, and so does Kiln, but not in silence.
+fn replaced_bytes(at: Location) -> Diagnostic {
+    Diagnostic::new(Code(0403), at, "the text contains bytes that are not UTF-8")
+        .cause("Ignition's JSON reader replaces them by U+FFFD, so the machine gets another text than was written")
+        .help("save the file as UTF-8; put binary contents into a base64 `data:` URL")
 }
 
 /// Keeps tokens and password hashes out of the lines that reports quote; the config itself still has them.
@@ -38,11 +51,12 @@ pub fn hide_secrets(node: &Node, sources: &mut SourceMap) {
         hide_secrets(item, sources);
     }
     for entry in node.entries() {
-        match &*entry.key.value {
-            "passwordHash" => sources.redact(entry.value.at),
-            "httpHeaders" => {
-                let values = entry.value.items().iter().filter_map(|header| header.get("value"));
-                values.for_each(|value| sources.redact(value.at));
+        match &*entry.key.value.to_ascii_lowercase() {
+            "passwordhash" => sources.redact(entry.value.at),
+            "httpheaders" => {
+                let fields = entry.value.items().iter().flat_map(Node::entries);
+                let values = fields.filter(|field| field.key.value.eq_ignore_ascii_case("value"));
+                values.for_each(|field| sources.redact(field.value.at));
             }
             _ => hide_secrets(&entry.value, sources),
         }
