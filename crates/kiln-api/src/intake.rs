@@ -11,18 +11,20 @@ use kiln_core::diagnostic::{Code, Diagnostic, ObjectId};
 use kiln_core::document::read;
 use kiln_core::document::yaml::parse_yaml;
 use kiln_core::document::{Node, Value};
-use kiln_core::source::{Location, SourceMap, Sourced};
+use kiln_core::source::{FileId, Location, SourceMap, Sourced};
 use kiln_core::world::{ConfigMap, Deployment, Meta, Object, PoolOrigin, Reference, World};
 use serde::de::DeserializeOwned;
 
-use crate::core::secret;
 use crate::kinds::{Action, Kind};
 use crate::manifest::Manifest;
 use crate::metadata::{self, Header};
+use crate::redaction::{blank_nested_secrets, blank_secret, hide_unread_secrets};
 use crate::required::report_missing;
 
 /// Reads all documents of a run. Embedded manifests are added to `sources`, secrets are made unreadable in it.
 pub fn build_world(documents: Vec<Node>, sources: &mut SourceMap) -> (World, Vec<Diagnostic>) {
+    let files: Vec<FileId> = sources.files().map(|(file, _)| file).collect();
+    hide_unread_secrets(&files, &documents, sources);
     let mut intake = Intake {
         world: World::default(),
         findings: Vec::new(),
@@ -109,8 +111,10 @@ impl Intake<'_> {
             }
             self.act(kind, &root, meta);
         }
-        if id.kind == "Secret" {
-            secret::blank(&mut root, self.sources);
+        match kind.map(|kind| kind.name) {
+            Some("Secret") => blank_secret(&mut root, self.sources),
+            Some(_) => {}
+            None => blank_nested_secrets(&mut root, self.sources),
         }
         self.world.objects.push(Object { id, api_version, root, within: self.within.clone() });
     }
@@ -217,6 +221,7 @@ impl Intake<'_> {
         let file = self.sources.embed(name, text.value.clone(), text.at);
         let (documents, problems) = parse_yaml(file, self.sources.file(file));
         self.findings.extend(problems);
+        hide_unread_secrets(&[file], &documents, self.sources);
         documents.into_iter().for_each(|document| self.take(document));
         let left = &self.sources.file(file).text;
         if *left != text.value {

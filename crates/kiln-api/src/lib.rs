@@ -22,6 +22,7 @@ mod nmstate_io;
 mod operator;
 mod ovn;
 mod ran;
+mod redaction;
 mod rendering;
 mod required;
 mod siteconfig;

@@ -168,8 +168,19 @@ proptest! {
 
 #[test]
 fn no_secret_survives_reading() {
-    let secrets =
-        ["hunter", "leaked", "treasure", "island", "not base64", "not-for-the-hub", "c2VjcmV0", "bm90OnJlYWw"];
+    let secrets = [
+        "hunter",
+        "leaked",
+        "treasure",
+        "island",
+        "not base64",
+        "not-for-the-hub",
+        "unclosed-riddle",
+        "flow-enigma",
+        "nested-mystery",
+        "c2VjcmV0",
+        "bm90OnJlYWw",
+    ];
     let mut found = 0;
     for fixture in fixtures() {
         let mut sources = SourceMap::default();

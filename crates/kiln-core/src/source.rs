@@ -137,6 +137,11 @@ impl SourceMap {
         &self.files[id.0 as usize]
     }
 
+    /// Every text, in the order of registration.
+    pub fn files(&self) -> impl Iterator<Item = (FileId, &SourceFile)> {
+        self.files.iter().enumerate().map(|(index, file)| (FileId(index as u32), file))
+    }
+
     /// The same place in the file that exists on disk.
     ///
     /// A text that stands letter for letter in the outer file (a literal block, a quoted string without escapes) is

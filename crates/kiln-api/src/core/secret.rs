@@ -1,18 +1,16 @@
-//! `Secret` (v1): which keys it has, never what is under them.
-//!
-//! [`blank`] takes the values out of the document and makes them unreadable in the source text before anything else
-//! sees either, so that no report, plan or log can repeat them.
+//! `Secret` (v1): which keys it has, never what is under them. Afterwards [`crate::redaction`] takes the values away.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use kiln_core::document::{Node, Value};
-use kiln_core::source::{SourceMap, Sourced};
+use kiln_core::document::Node;
+use kiln_core::source::Sourced;
 use kiln_core::world::{Meta, Secret, SecretKey};
 use serde::Deserialize;
 
 use crate::carried::Carried;
 use crate::intake::Intake;
 use crate::manifest::ObjectMeta;
+use crate::redaction;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -26,9 +24,9 @@ struct SecretManifest {
     r#type: Option<Sourced<String>>,
 }
 
-/// Reads the shape. `root` still has its values; the caller blanks it afterwards.
+/// Reads the shape. `root` still has its values; they are taken away afterwards.
 pub(crate) fn read(root: &Node, mut meta: Meta, intake: &mut Intake) {
-    meta.annotations.remove(LAST_APPLIED);
+    meta.annotations.remove(redaction::LAST_APPLIED);
     let SecretManifest { api_version: Carried, data, immutable: Carried, kind: Carried, metadata, string_data, r#type } =
         intake.read(root);
     metadata.carried();
@@ -37,37 +35,6 @@ pub(crate) fn read(root: &Node, mut meta: Meta, intake: &mut Intake) {
     if !intake.is_embedded() {
         intake.world.secrets.push(secret);
     }
-}
-
-/// Where `kubectl apply` keeps a copy of the whole object, values included.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
-/// Empties every value of `data` and `stringData`, in the document and in the texts it came from.
-pub(crate) fn blank(root: &mut Node, sources: &mut SourceMap) {
-    for (key, value) in mapping(root) {
-        match key {
-            "data" | "stringData" if !value.entries().is_empty() => {
-                mapping(value).for_each(|(_, secret)| blank_value(secret, sources));
-            }
-            "data" | "stringData" => blank_value(value, sources),
-            "metadata" => mapping(value)
-                .filter(|(key, _)| *key == "annotations")
-                .flat_map(|(_, annotations)| mapping(annotations))
-                .filter(|(key, _)| *key == LAST_APPLIED)
-                .for_each(|(_, copy)| blank_value(copy, sources)),
-            _ => {}
-        }
-    }
-}
-
-fn blank_value(node: &mut Node, sources: &mut SourceMap) {
-    sources.redact(node.at);
-    node.value = Value::Null;
-}
-
-fn mapping(node: &mut Node) -> impl Iterator<Item = (&str, &mut Node)> {
-    let entries = if let Value::Mapping(entries) = &mut node.value { entries.as_mut_slice() } else { &mut [] };
-    entries.iter_mut().map(|entry| (&*entry.key.value, &mut entry.value))
 }
 
 fn keys<'a>(
