@@ -69,12 +69,24 @@ impl<'t> Cursor<'t> {
 
     /// First byte of a list, its bracket or dash. When a list is not indented, the scanner begins it with its first item.
     pub(super) fn list_start(&self, start: usize, first_item: usize) -> usize {
-        let rest = &self.text[start..];
-        if rest.starts_with('[') || (rest.starts_with('-') && first_item != start) {
+        if self.text[start..].starts_with(['[', '-']) && first_item != start {
             return start;
         }
-        let before = self.text[..start].trim_end();
-        if before.ends_with('-') { before.len() - 1 } else { start }
+        // The dash may stand lines above its item, with comments between them.
+        let mut end = start;
+        loop {
+            let line_start = self.text[..end].rfind('\n').map_or(0, |line_end| line_end + 1);
+            let line = &self.text[line_start..end];
+            let comment = if line.starts_with('#') { Some(0) } else { line.find(" #") };
+            let content = line[..comment.unwrap_or(line.len())].trim_end();
+            if content.ends_with('-') {
+                return line_start + content.len() - 1;
+            }
+            if !content.is_empty() || line_start == 0 {
+                return start;
+            }
+            end = line_start - 1;
+        }
     }
 
     /// The end of a list or mapping: its bracket, or the end of its last child.
