@@ -37,6 +37,14 @@ pub(super) fn nearest(wrong: &str, known: &'static [&'static str]) -> Option<&'s
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
+        .or_else(|| abbreviated(&wrong, known))
+}
+
+/// The known name that begins like the wrong one: `kernelArgs` for `kernelArguments`, `mac` for `macAddress`.
+fn abbreviated(wrong: &str, known: &'static [&'static str]) -> Option<&'static str> {
+    let shared = |name: &str| wrong.chars().zip(plain(name).chars()).take_while(|(a, b)| a == b).count();
+    let needed = (wrong.chars().count() * 2).div_ceil(3).max(3);
+    known.iter().copied().max_by_key(|name| shared(name)).filter(|name| shared(name) >= needed)
 }
 
 /// Without case, dashes and underscores, and not longer than any real name, so that comparing stays cheap.
