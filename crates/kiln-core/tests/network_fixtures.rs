@@ -1,8 +1,8 @@
 //! `fixtures/network`: two sets of keyfiles, their merge with every decision, what NetworkManager does with the result, and how far the
 //! result is from the base.
 
-#[path = "support/cases.rs"]
-mod cases;
+#[path = "support/fixtures.rs"]
+mod fixtures;
 #[path = "support/keyfile_sets.rs"]
 mod keyfile_sets;
 
@@ -15,8 +15,9 @@ use kiln_core::network::merge::merge;
 
 #[test]
 fn two_sets_become_one() {
-    cases::check_cases("network", "input.txt", |text| {
-        let (base, overlay) = (read_set(text, "base"), read_set(text, "overlay"));
+    fixtures::check_cases("network", |case| {
+        let text = std::fs::read_to_string(case.join("input.txt")).unwrap();
+        let (base, overlay) = (read_set(&text, "base"), read_set(&text, "overlay"));
         let merged = merge(&base, &overlay);
         let (mut reversed_base, mut reversed_overlay) = (base.clone(), overlay);
         reversed_base.reverse();

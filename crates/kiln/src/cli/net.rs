@@ -18,8 +18,14 @@ pub enum NetCommand {
     /// Render nmstate YAML, NMStateConfigs or policies to keyfiles
     Render(RenderArgs),
     /// Merge two folders of keyfiles by meaning; the overlay wins where both speak
+    ///
+    /// The same connection is found by UUID, else by interface or MAC address and type, else by id, and joined key by
+    /// key. Addresses and name servers are replaced, routes are added. Everything decided is printed.
     Merge(MergeArgs),
     /// Compare two folders of keyfiles by meaning
+    ///
+    /// Order, comments, file names, UUIDs and spelling do not matter. As with diff, the exit code is 0 when both mean the
+    /// same, 1 when they differ and 2 when they cannot be compared.
     Diff(DiffArgs),
     /// Turn a configured machine's profiles into clean keyfiles or nmstate YAML
     Capture(CaptureArgs),
@@ -43,7 +49,7 @@ pub struct MergeArgs {
     base_dir: PathBuf,
     /// Keyfiles that win
     overlay_dir: PathBuf,
-    /// Folder the result is written to
+    /// Folder the result is written to: a new one, an empty one, or one with an earlier result
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }

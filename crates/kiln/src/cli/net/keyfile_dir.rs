@@ -1,12 +1,53 @@
-//! A folder of keyfiles on disk: written completely or not at all, mode 0600 from the first byte.
+//! A folder of keyfiles on disk: read within bounds; written completely or not at all, mode 0600 from the first byte.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use kiln_core::keyfile::ConnectionFile;
+use kiln_core::keyfile::{ConnectionFile, Keyfile, KeyfileError, LONGEST_TEXT};
+
+/// Keyfiles that were read, and those that are none.
+pub struct ReadKeyfiles {
+    /// By name.
+    pub files: Vec<ConnectionFile>,
+    /// Path and reason.
+    pub unreadable: Vec<(PathBuf, KeyfileError)>,
+}
+
+/// Reads all keyfiles of a folder, or the one keyfile that `path` is. Folders in the folder are passed over, as
+/// NetworkManager does.
+pub fn read_keyfiles(path: &Path) -> anyhow::Result<ReadKeyfiles> {
+    let found = fs::metadata(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+    let mut paths = vec![path.to_owned()];
+    if found.is_dir() {
+        let entries = fs::read_dir(path).with_context(|| format!("cannot read the folder `{}`", path.display()))?;
+        paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+        paths.sort();
+    }
+    let mut read = ReadKeyfiles { files: Vec::new(), unreadable: Vec::new() };
+    for path in paths {
+        // Only plain files: opening a pipe would wait for ever.
+        let metadata = fs::metadata(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
+        if !metadata.is_file() {
+            continue;
+        }
+        let mut bytes = Vec::new();
+        let file = File::open(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
+        file.take(LONGEST_TEXT as u64 + 1)
+            .read_to_end(&mut bytes)
+            .with_context(|| format!("cannot read `{}`", path.display()))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match Keyfile::parse_bytes(&bytes) {
+            Ok(keyfile) => {
+                read.files.push(ConnectionFile { name, mode: metadata.permissions().mode() & 0o7777, keyfile });
+            }
+            Err(reason) => read.unreadable.push((path, reason)),
+        }
+    }
+    Ok(read)
+}
 
 /// Writes every file under a temporary name, then gives all of them their names. Returns the paths.
 ///
