@@ -6,15 +6,16 @@
 //!
 //! **Invariant:** building costs a constant per object and label. Nothing here compares all hosts with all networks.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::addresses::NetworkFacts;
 use crate::diagnostic::Diagnostic;
+use crate::machine_config;
 use crate::net::MacAddress;
 use crate::source::Sourced;
 use crate::world::{
-    Cluster, ConfigMap, Discovery, Host, HostNetwork, LabelSelector, Labels, MachineConfig, Meta, Pool, PoolOrigin,
-    Reference, Role, Secret, World,
+    Cluster, ConfigMap, Discovery, Host, HostNetwork, LabelSelector, Labels, MachineConfig, Meta, NicMapping, Pool,
+    PoolOrigin, Reference, Role, Secret, World,
 };
 
 /// Objects by namespace and name.
@@ -48,8 +49,8 @@ pub(super) struct Context<'w> {
     pub document_of_network: HashMap<usize, usize>,
     /// Hosts by the name of the pool they go to.
     pub hosts_of_pool: HashMap<&'w str, Vec<usize>>,
-    /// MachineConfigs by the name of the pool that gets them.
-    pub configs_of_pool: HashMap<&'w str, Vec<&'w MachineConfig>>,
+    /// What each pool gets, by name; every pool that is declared or that a host goes to.
+    pub pools: BTreeMap<&'w str, PoolView<'w>>,
 }
 
 /// A host and what it is joined with.
@@ -65,12 +66,21 @@ pub(super) struct HostView<'w> {
     pub pool: &'w str,
 }
 
+/// A pool's MachineConfigs and what they become.
+pub(super) struct PoolView<'w> {
+    pub configs: Vec<&'w MachineConfig>,
+    /// None when there are no MachineConfigs.
+    pub rendered: Option<machine_config::Rendered>,
+}
+
 /// One network document of a host.
 pub(super) struct NetworkDocument<'w> {
     /// Who declares it.
     pub meta: &'w Meta,
     /// What it declares.
     pub facts: NetworkFacts<'w>,
+    /// Which NICs its names stand for.
+    pub nics: &'w [NicMapping],
     /// NetworkManager files it becomes.
     pub files: Vec<crate::keyfile::ConnectionFile>,
 }
@@ -140,11 +150,11 @@ impl<'w> Context<'w> {
             nodes_of_policy: Vec::new(),
             document_of_network: HashMap::new(),
             hosts_of_pool: HashMap::new(),
-            configs_of_pool: HashMap::new(),
+            pools: BTreeMap::new(),
         };
         context.join_hosts(findings);
         context.add_nodes();
-        context.assign_pools();
+        context.assign_pools(findings);
         context.nodes_of_policy =
             world.policies.iter().map(|policy| context.nodes_with(&policy.node_selector)).collect();
         context
@@ -206,6 +216,7 @@ impl<'w> Context<'w> {
                 documents.push(self.documents.len());
                 self.documents.push(NetworkDocument {
                     meta: &host.meta,
+                    nics: &host.nics,
                     facts: NetworkFacts::read(root),
                     files: rendered.files,
                 });
@@ -255,7 +266,7 @@ impl<'w> Context<'w> {
         }
     }
 
-    fn assign_pools(&mut self) {
+    fn assign_pools(&mut self, findings: &mut Vec<Diagnostic>) {
         let world = self.world;
         for view in &mut self.hosts {
             view.pool = match (&view.host.pool, view.host.role.as_ref().map(|role| role.value)) {
@@ -281,24 +292,18 @@ impl<'w> Context<'w> {
         for (index, view) in self.hosts.iter().enumerate() {
             self.hosts_of_pool.entry(view.pool).or_default().push(index);
         }
-        let declared = named(&world.pools, |pool| &pool.meta);
-        let declared: HashMap<&str, &Pool> = declared.into_iter().map(|((_, name), pool)| (name, pool)).collect();
-        let names = self.hosts_of_pool.keys().copied().chain(declared.keys().copied());
-        let mut names: Vec<&str> = names.collect();
-        names.sort_unstable();
-        names.dedup();
+        let declared: HashMap<&str, &Pool> =
+            world.pools.iter().map(|pool| (pool.meta.id.name.as_str(), pool)).collect();
+        let names = self.hosts_of_pool.keys().chain(declared.keys()).copied();
+        let names: BTreeSet<&str> = names.chain(["master", "worker"]).collect();
         for name in names {
-            let gets = |config: &&MachineConfig| match declared.get(name) {
-                Some(pool) if !pool.config_selector.is_empty() => {
-                    pool.config_selector.matches(|key| config.meta.labels.get(key).map(|value| value.value.as_str()))
-                }
-                Some(pool) if pool.origin != PoolOrigin::MachineConfigPool => within_maps(config, pool),
-                _ => config
-                    .role
-                    .as_ref()
-                    .is_some_and(|role| role.value == name || (role.value == "worker" && !is_base_pool(name))),
+            let configs = match declared.get(name) {
+                Some(pool) => machine_config::members(pool, &world.machine_configs),
+                None => machine_config::members_of_role(name, &world.machine_configs),
             };
-            self.configs_of_pool.insert(name, world.machine_configs.iter().filter(gets).collect());
+            let rendered = machine_config::render(name, &configs);
+            findings.extend(rendered.iter().flat_map(|rendered| rendered.diagnostics.clone()));
+            self.pools.insert(name, PoolView { configs, rendered });
         }
     }
 
@@ -354,13 +359,6 @@ fn role_labels(host: &Host) -> &'static [&'static str] {
         Some(Role::Arbiter) => &["node-role.kubernetes.io/arbiter"],
         Some(Role::Auto) | None => &[],
     }
-}
-
-fn within_maps(config: &MachineConfig, pool: &Pool) -> bool {
-    let Some(map) = &config.within else { return false };
-    pool.config_maps
-        .iter()
-        .any(|reference| reference.name == map.name && namespace(reference, &pool.meta) == map.namespace)
 }
 
 pub(super) fn named<T>(items: &[T], meta: impl Fn(&T) -> &Meta) -> Names<'_, T> {
@@ -421,5 +419,10 @@ fn document_of_network<'w>(network: &'w HostNetwork, findings: &mut Vec<Diagnost
     let root = network.document.as_ref()?;
     let rendered = crate::nmstate::render_for_nics(root, &network.interfaces);
     findings.extend(rendered.diagnostics.into_iter().filter(is_not_judged_here));
-    Some(NetworkDocument { meta: &network.meta, facts: NetworkFacts::read(root), files: rendered.files })
+    Some(NetworkDocument {
+        meta: &network.meta,
+        nics: &network.interfaces,
+        facts: NetworkFacts::read(root),
+        files: rendered.files,
+    })
 }

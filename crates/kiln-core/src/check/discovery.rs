@@ -166,7 +166,7 @@ fn leaking_networks(context: &Context, findings: &mut Vec<Diagnostic>) {
 }
 
 /// Names the image service takes for real NICs, so that they need no mapping: `^en[PsvxXbucaipod]`.
-fn looks_like_a_real_nic(name: &str) -> bool {
+pub(super) fn looks_like_a_real_nic(name: &str) -> bool {
     name.strip_prefix("en").and_then(|rest| rest.chars().next()).is_some_and(|next| "PsvxXbucaipod".contains(next))
 }
 

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, HashSet};
 use super::Rule;
 use super::context::{Context, is_base_pool};
 use super::words::{counted, listed, nearest};
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::{Code, Diagnostic, Severity};
+use crate::ignition::Config;
 use crate::world::{Pool, PoolOrigin};
 
-pub(super) const RULES: &[Rule] = &[nodes_of_two_pools, configs_of_no_pool, idle_settings];
+pub(super) const RULES: &[Rule] = &[nodes_of_two_pools, configs_of_no_pool, ignored_keys, idle_settings];
 
 fn nodes_of_two_pools(context: &Context, findings: &mut Vec<Diagnostic>) {
     let custom = |pool: &&Pool| {
@@ -59,8 +60,8 @@ fn nodes_of_two_pools(context: &Context, findings: &mut Vec<Diagnostic>) {
 }
 
 fn configs_of_no_pool(context: &Context, findings: &mut Vec<Diagnostic>) {
-    let used: HashSet<*const crate::world::MachineConfig> =
-        context.configs_of_pool.values().flatten().map(|config| std::ptr::from_ref(*config)).collect();
+    let used = context.pools.values().flat_map(|pool| &pool.configs);
+    let used: HashSet<*const crate::world::MachineConfig> = used.map(|config| std::ptr::from_ref(*config)).collect();
     let pools: Vec<&str> = context.world.pools.iter().map(|pool| pool.meta.id.name.as_str()).collect();
     for config in &context.world.machine_configs {
         if used.contains(&std::ptr::from_ref(config)) {
@@ -117,6 +118,14 @@ fn hosted(context: &Context, config: &crate::world::MachineConfig) -> bool {
             && cluster.manifest_maps.iter().any(|reference| reference.name == map.name)
     };
     !context.world.clusters.iter().any(names)
+}
+
+/// Rendering a pool reports what stops it; what Ignition merely ignores in a MachineConfig is said here.
+fn ignored_keys(context: &Context, findings: &mut Vec<Diagnostic>) {
+    for config in context.world.machine_configs.iter().filter_map(|config| config.config.as_ref()) {
+        let (_, remarks) = Config::from_node(config.clone());
+        findings.extend(remarks.into_iter().filter(|remark| remark.severity != Severity::Error));
+    }
 }
 
 fn idle_settings(context: &Context, findings: &mut Vec<Diagnostic>) {

@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::Rule;
-use super::context::{Context, HostView};
+use super::context::{Context, HostView, PoolView};
 use super::overrides::installer_args;
 use super::words::{SHOWN, counted, listed};
 use crate::diagnostic::{Code, Diagnostic, ObjectId};
@@ -23,7 +23,7 @@ pub(super) const CONNECTIONS: &str = "/etc/NetworkManager/system-connections/";
 const SCRIPTS: &str = "/etc/sysconfig/network-scripts/";
 const HARMLESS: &str = "readme-ifcfg-rh.txt";
 
-const FORCE: &str = "coreos.force_persist_ip";
+pub(super) const FORCE: &str = "coreos.force_persist_ip";
 const SWITCH_OFF: &str = "coreos.no_persist_ip";
 
 /// Paths of everything a config writes: files, links and directories.
@@ -50,7 +50,7 @@ pub(super) fn has_karg(host: &HostView, karg: &str) -> bool {
 }
 
 /// Kiln composes the network of its own kind of host.
-fn composed_by_kiln(host: &HostView) -> bool {
+pub(super) fn composed_by_kiln(host: &HostView) -> bool {
     host.host.meta.id.kind == "Host"
 }
 
@@ -79,12 +79,10 @@ impl<'c> Losers<'c> {
 
 fn blocked_propagation(context: &Context, findings: &mut Vec<Diagnostic>) {
     let mut losers = Losers::default();
-    let mut pools: Vec<&str> = context.configs_of_pool.keys().copied().collect();
-    pools.sort_unstable();
     let mut pools_of: HashMap<*const MachineConfig, Vec<&str>> = HashMap::new();
-    for pool in pools {
-        for config in &context.configs_of_pool[pool] {
-            pools_of.entry(std::ptr::from_ref(*config)).or_default().push(pool);
+    for (name, pool) in &context.pools {
+        for config in &pool.configs {
+            pools_of.entry(std::ptr::from_ref(*config)).or_default().push(name);
         }
     }
     for config in &context.world.machine_configs {
@@ -225,10 +223,7 @@ pub(super) fn file_mode(file: &Node) -> u32 {
 }
 
 fn forced_but_unreadable(context: &Context, findings: &mut Vec<Diagnostic>) {
-    let mut pools: Vec<&str> = context.hosts_of_pool.keys().copied().collect();
-    pools.sort_unstable();
-    for pool in pools {
-        let configs = context.configs_of_pool.get(pool).map_or(&[][..], Vec::as_slice);
+    for (pool, PoolView { configs, .. }) in &context.pools {
         let files = configs.iter().flat_map(|config| {
             let files =
                 config.config.as_ref().and_then(|root| root.path(&["storage", "files"])).map_or(&[][..], Node::items);
@@ -241,8 +236,13 @@ fn forced_but_unreadable(context: &Context, findings: &mut Vec<Diagnostic>) {
         if open.is_empty() {
             continue;
         }
-        for view in
-            context.hosts_of_pool[pool].iter().map(|host| &context.hosts[*host]).filter(|view| has_karg(view, FORCE))
+        for view in context
+            .hosts_of_pool
+            .get(pool)
+            .into_iter()
+            .flatten()
+            .map(|host| &context.hosts[*host])
+            .filter(|view| has_karg(view, FORCE))
         {
             for file in context.documents(view).flat_map(|document| &document.files) {
                 let Some((config, node)) = open.get(file.name.as_str()) else { continue };

@@ -10,6 +10,7 @@ use super::context::{Context, namespace};
 use super::words::{counted, full_name, listed, nearest};
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::source::Location;
+use crate::world::Deployment;
 
 pub(super) const RULES: &[Rule] = &[
     discovery_of_host,
@@ -78,17 +79,15 @@ fn discovery_of_host(context: &Context, findings: &mut Vec<Diagnostic>) {
     }
 }
 
+/// Every ClusterDeployment, with or without an AgentClusterInstall.
+pub(super) fn deployments<'c>(context: &'c Context) -> impl Iterator<Item = &'c Deployment> {
+    let joined = context.world.clusters.iter().filter_map(|cluster| cluster.deployment.as_ref());
+    joined.chain(&context.world.deployments)
+}
+
 fn cluster_of_discovery(context: &Context, findings: &mut Vec<Diagnostic>) {
-    let deployments: BTreeSet<(&str, &str)> = context
-        .world
-        .objects
-        .iter()
-        .filter(|object| object.id.kind == "ClusterDeployment")
-        .map(|object| (object.id.namespace.as_str(), object.id.name.as_str()))
-        .chain(context.world.clusters.iter().filter_map(|cluster| {
-            let deployment = cluster.deployment.as_ref()?;
-            Some((deployment.meta.id.namespace.as_str(), deployment.meta.id.name.as_str()))
-        }))
+    let deployments: BTreeSet<(&str, &str)> = deployments(context)
+        .map(|deployment| (deployment.meta.id.namespace.as_str(), deployment.meta.id.name.as_str()))
         .collect();
     for discovery in &context.world.discoveries {
         let Some(reference) = &discovery.cluster else { continue };
@@ -397,7 +396,7 @@ fn fields_that_are_gone(context: &Context, findings: &mut Vec<Diagnostic>) {
 }
 
 fn installed_false(context: &Context, findings: &mut Vec<Diagnostic>) {
-    for deployment in context.world.clusters.iter().filter_map(|cluster| cluster.deployment.as_ref()) {
+    for deployment in deployments(context) {
         if let Some(installed) = deployment.installed.as_ref().filter(|installed| !installed.value) {
             findings.push(
                 Diagnostic::new(

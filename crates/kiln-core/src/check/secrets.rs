@@ -160,6 +160,6 @@ fn pull_references<'c>(context: &'c Context) -> impl Iterator<Item = (&'c Refere
     let discoveries = &context.world.discoveries;
     let discoveries =
         discoveries.iter().filter_map(|discovery| Some((discovery.pull_secret.as_ref()?, &discovery.meta)));
-    let deployments = context.world.clusters.iter().filter_map(|cluster| cluster.deployment.as_ref());
+    let deployments = super::references::deployments(context);
     discoveries.chain(deployments.filter_map(|deployment| Some((deployment.pull_secret.as_ref()?, &deployment.meta))))
 }

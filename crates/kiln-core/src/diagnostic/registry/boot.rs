@@ -15,4 +15,5 @@ super::codes! {
     0125 Warning "a bond has no ports",
     0126 Note "hosts added to a pool later will lose their declared network",
     0127 Error "a forced profile lands in a file NetworkManager ignores",
+    0128 Error "NetworkManager refuses a keyfile",
 }
