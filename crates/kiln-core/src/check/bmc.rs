@@ -122,8 +122,9 @@ fn check_address(host: &Host, bmc: &Bmc, findings: &mut Vec<Diagnostic>) {
                 provisioning network",
             )
             .help(format!(
-                "if the controller has virtual media, write:\nspec:\n  bmc:\n    address: {better}{}://{rest}",
-                transport.map(|transport| format!("+{transport}")).unwrap_or_default()
+                "if the controller has virtual media, write:\nspec:\n  bmc:\n    address: {better}{}://{authority}/{}",
+                transport.map(|transport| format!("+{transport}")).unwrap_or_default(),
+                if path.is_empty() { "redfish/v1/Systems/1" } else { path }
             )),
         );
     }

@@ -18,7 +18,14 @@ pub(super) const RULES: &[Rule] =
 /// Whether the cluster keeps its VIPs itself, with keepalived on its nodes.
 pub(super) fn keeps_its_vips(cluster: &Cluster) -> bool {
     let own = cluster.user_managed_networking.as_ref().is_some_and(|own| own.value);
-    !own && !cluster.user_managed_load_balancer && !(cluster.api_vips.is_empty() && cluster.ingress_vips.is_empty())
+    let has_vips = !cluster.api_vips.is_empty() || !cluster.ingress_vips.is_empty();
+    has_vips && !own && !cluster.user_managed_load_balancer
+}
+
+/// Whether the ClusterDeployment says so.
+pub(super) fn is_installed(cluster: &Cluster) -> bool {
+    let installed = cluster.deployment.as_ref().and_then(|deployment| deployment.installed.as_ref());
+    installed.is_some_and(|installed| installed.value)
 }
 
 /// Both kinds of VIP with the name of their field.
@@ -79,6 +86,8 @@ fn networks_apart(context: &Context, findings: &mut Vec<Diagnostic>) {
             match open {
                 Some((other_field, other, other_at)) if other.contains(&net.network()) => {
                     let twice = field == other_field && net == other;
+                    // Machines are where they are; pods and services can be numbered anew before the installation.
+                    let (change, keep) = if field == "machineNetwork" { (other_field, net) } else { (field, other) };
                     findings.push(
                         Diagnostic::new(
                             Code(501),
@@ -96,7 +105,7 @@ fn networks_apart(context: &Context, findings: &mut Vec<Diagnostic>) {
                         .help(if twice {
                             format!("remove the second `{net}`")
                         } else {
-                            format!("choose another network for `{field}`, one that shares no address with {other}")
+                            format!("choose another network for `{change}`, one that shares no address with {keep}")
                         })
                         .related(other_at, format!("`{other_field}`")),
                     );
@@ -190,12 +199,7 @@ fn vip_collisions(context: &Context, findings: &mut Vec<Diagnostic>) {
 fn host_counts(context: &Context, findings: &mut Vec<Diagnostic>) {
     for (index, cluster) in context.world.clusters.iter().enumerate() {
         let hosts = &context.hosts_of_cluster[index];
-        let installed = cluster
-            .deployment
-            .as_ref()
-            .and_then(|deployment| deployment.installed.as_ref())
-            .is_some_and(|done| done.value);
-        if hosts.is_empty() || installed {
+        if hosts.is_empty() || is_installed(cluster) {
             continue;
         }
         let role = |host: &usize| context.hosts[*host].host.role.as_ref().map_or(Role::Auto, |role| role.value);
@@ -216,8 +220,9 @@ fn host_counts(context: &Context, findings: &mut Vec<Diagnostic>) {
                     Code(510),
                     wanted.at,
                     format!(
-                        "cluster `{}` wants `{field}: {number}`, but {found} hosts with that role are declared",
-                        cluster.meta.id.name
+                        "cluster `{}` wants `{field}: {number}`, but there {} with that role",
+                        cluster.meta.id.name,
+                        if found == 1 { "is 1 host".to_owned() } else { format!("are {found} hosts") }
                     ),
                 )
                 .severity(severity)
@@ -230,8 +235,8 @@ fn host_counts(context: &Context, findings: &mut Vec<Diagnostic>) {
                     if found < number {
                         "declare the missing hosts"
                     } else {
-                        "change the role of the hosts that are too many (a host for later belongs to a cluster that \
-                        is already installed)"
+                        "remove the hosts that are too many; if the cluster already runs and they are added to it, \
+                        write `installed: true` in its ClusterDeployment"
                     }
                 )),
             );

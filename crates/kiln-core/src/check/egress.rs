@@ -124,7 +124,7 @@ fn taken_egress(context: &Context, findings: &mut Vec<Diagnostic>) {
     }
     for cluster in &context.world.clusters {
         for vip in cluster.api_vips.iter().chain(&cluster.ingress_vips) {
-            taken.insert(vip.value, (format!("VIP of cluster `{}`", cluster.meta.id.name), vip.at));
+            taken.insert(vip.value, (format!("cluster `{}`", cluster.meta.id.name), vip.at));
         }
     }
     let mut egress: HashMap<IpAddr, (&str, Location)> = HashMap::new();

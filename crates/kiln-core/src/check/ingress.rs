@@ -20,25 +20,26 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 fn unconvertible_selectors(context: &Context, findings: &mut Vec<Diagnostic>) {
     for ingress in &context.world.ingresses {
         let Some(selector) = &ingress.node_selector else { continue };
-        for requirement in &selector.expressions {
-            let Some(reason) = conversion_error(requirement) else { continue };
+        let mut refused = selector.expressions.iter().filter_map(|found| Some((found, conversion_error(found)?)));
+        if let Some((requirement, reason)) = refused.next() {
             let name = &ingress.meta.id.name;
-            findings.push(
-                Diagnostic::new(
-                    Code(506),
-                    requirement.operator.at,
-                    format!(
-                        "the node selector of IngressController `{name}` uses `{}` on `{}`, which the ingress \
-                        operator cannot use",
-                        requirement.operator, requirement.key
-                    ),
-                )
-                .cause(format!(
-                    "the operator logs `ingresscontroller \"{name}\" has invalid spec.nodePlacement.nodeSelector: \
-                    {reason}` and makes no router"
-                ))
-                .help(concrete_selector(context, selector)),
-            );
+            let finding = Diagnostic::new(
+                Code(506),
+                requirement.operator.at,
+                format!(
+                    "the node selector of IngressController `{name}` uses `{}` on `{}`, which the ingress operator \
+                    cannot use",
+                    requirement.operator, requirement.key
+                ),
+            )
+            .cause(format!(
+                "the operator logs `ingresscontroller \"{name}\" has invalid spec.nodePlacement.nodeSelector: \
+                {reason}` and makes no router"
+            ))
+            .help(concrete_selector(context, selector));
+            findings.push(refused.fold(finding, |finding, (other, _)| {
+                finding.related(other.operator.at, format!("`{}` cannot be used either", other.operator))
+            }));
         }
     }
 }
@@ -63,7 +64,8 @@ fn concrete_selector(context: &Context, selector: &LabelSelector) -> String {
     let first = chosen.first().map(|node| &context.nodes[*node]);
     let mut own: Vec<(&str, &str)> =
         first.into_iter().flat_map(|node| node.labels.iter().map(|(key, value)| (*key, *value))).collect();
-    own.sort_unstable();
+    // A hostname names one node; a role says what was meant.
+    own.sort_unstable_by_key(|label| (label.0 == HOSTNAME, *label));
     let shared = own.into_iter().find(|(key, value)| {
         let has = |node: &super::context::NodeView| node.labels.get(key) == Some(value);
         (0..context.nodes.len()).all(|node| chosen.contains(&node) == has(&context.nodes[node]))

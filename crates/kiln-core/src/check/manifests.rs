@@ -123,7 +123,8 @@ fn config_server_paths(context: &Context, findings: &mut Vec<Diagnostic>) {
     let overrides = context.world.hosts.iter().filter_map(|host| host.ignition_override.as_ref());
     for text in maps.chain(overrides) {
         let Some(url) = text.split(['"', '\'', ' ', '\n']).find(|word| is_wrong_server(word)) else { continue };
-        let (server, _) = url.split_once("/config/").unwrap_or((url, ""));
+        let server = url.split_once("/config/").map_or(url, |(server, _)| server);
+        let server = server.split_once("://").map_or(server, |(_, server)| server);
         findings.push(
             Diagnostic::new(
                 Code(523),
@@ -135,7 +136,8 @@ fn config_server_paths(context: &Context, findings: &mut Vec<Diagnostic>) {
                 bearer token; `/config/worker` is not found there",
             )
             .help(format!(
-                "write `{server}/ignition` with the headers `Authorization: Bearer …` and `NodePool: NAMESPACE/NAME`"
+                "write `https://{server}/ignition` with the headers `Authorization: Bearer …` and `NodePool: \
+                NAMESPACE/NAME`"
             )),
         );
     }

@@ -93,10 +93,16 @@ fn policies_of_no_node(context: &Context, findings: &mut Vec<Diagnostic>) {
             )
             .severity(if unknown { Severity::Note } else { Severity::Warning })
             .cause("a policy that selects nothing is `Ignored` with reason NoMatchingNode, and nothing else tells")
-            .help(format!(
-                "correct `spec.nodeSelector`, or give a host the label:\nmetadata:\n  annotations:\n    \
-                bmac.agent-install.openshift.io.node-label.{key}: \"{value}\""
-            )),
+            .help(match policy.node_selector.get("kubernetes.io/hostname") {
+                Some(_) => format!(
+                    "write the name of a declared node ({}):\nspec:\n  nodeSelector:\n    kubernetes.io/hostname: …",
+                    listed(context.nodes.iter().map(|node| node.name))
+                ),
+                None => format!(
+                    "correct `spec.nodeSelector`, or give a host the label:\nmetadata:\n  annotations:\n    \
+                    bmac.agent-install.openshift.io.node-label.{key}: \"{value}\""
+                ),
+            }),
         );
     }
 }

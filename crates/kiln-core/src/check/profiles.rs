@@ -28,7 +28,8 @@ fn unreadable_keyfiles(context: &Context, findings: &mut Vec<Diagnostic>) {
             let Some(path) = file.get("path") else { continue };
             let Some(name) = path.as_str().and_then(profile_name) else { continue };
             let mode = file_mode(file);
-            if mode & 0o077 == 0 {
+            // Beyond 0777 the operator refuses the whole config, which is said elsewhere.
+            if mode & 0o077 == 0 || mode > 0o777 {
                 continue;
             }
             let written = file.get("mode");

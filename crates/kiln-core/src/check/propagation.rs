@@ -6,7 +6,7 @@
 //!
 //! Hosts that Kiln composes are left out: their network is merged with the pool's files by meaning.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::Rule;
 use super::context::{Context, HostView, PoolView};
@@ -150,17 +150,32 @@ fn lost_network(context: &Context, writer: &str, path: &str, at: Location, hosts
     )
     .cause(WHY)
     .help(format!(
-        "on BareMetalHost {names} write:\nmetadata:\n  annotations:\n    \
-        bmac.agent-install.openshift.io/installer-args: '{}'\nForcing copies files side by side and decides nothing: \
-        profiles made from kernel arguments have priority -100 and lose against a profile of the pool for the same \
-        NIC, and a file of the same name keeps its old mode, so one written with 0644 stays ignored. On a host that \
-        Kiln composes (kind Host) the two sets are merged by meaning, and this cannot occur",
-        forced_arguments(hosts[0])
+        "{}Forcing copies files side by side and decides nothing: profiles made from kernel arguments have priority \
+        -100 and lose against a profile of the pool for the same NIC, and a file of the same name keeps its old \
+        mode, so one written with 0644 stays ignored. On a host that Kiln composes (kind Host) the two sets are \
+        merged by meaning, and this cannot occur",
+        edits(hosts)
     ));
     hosts.iter().take(SHOWN).fold(finding, |finding, host| {
         let network = context.documents(host).next().map_or(host.host.meta.at, |document| document.meta.at);
         finding.related(network, format!("the network of host `{}`, which is lost", host.host.meta.id.name))
     })
+}
+
+/// What to write on the hosts: once for all that have the same arguments now.
+fn edits(hosts: &[&HostView]) -> String {
+    let mut by_arguments: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for host in hosts {
+        by_arguments.entry(forced_arguments(host)).or_default().push(&host.host.meta.id.name);
+    }
+    let edit = |(arguments, hosts): (String, Vec<&str>)| {
+        format!(
+            "on BareMetalHost {} write:\nmetadata:\n  annotations:\n    \
+            bmac.agent-install.openshift.io/installer-args: '{arguments}'\n",
+            listed(hosts)
+        )
+    };
+    by_arguments.into_iter().take(SHOWN).map(edit).collect()
 }
 
 /// The installer arguments the host has, with the one that forces added.

@@ -100,7 +100,12 @@ fn addresses_behind_the_proxy(context: &Context, findings: &mut Vec<Diagnostic>)
         let Some(first) = missing.first() else { continue };
         let net = cluster.machine_networks.iter().find(|net| net.contains(first));
         let add = net.map_or_else(|| first.to_string(), |net| net.to_string());
-        let known = proxy.no_proxy.as_ref().map(|no_proxy| format!("{no_proxy},")).unwrap_or_default();
+        let known: String = proxy
+            .no_proxy
+            .iter()
+            .flat_map(|no_proxy| no_proxy.split(','))
+            .map(|entry| format!("{},", entry.trim().trim_start_matches('*')))
+            .collect();
         let at = proxy.no_proxy.as_ref().or(proxy.https.as_ref()).or(proxy.http.as_ref()).map(|text| text.at);
         findings.push(
             Diagnostic::new(

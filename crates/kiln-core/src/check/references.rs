@@ -275,7 +275,7 @@ fn namespaces_the_operator_watches(context: &Context, findings: &mut Vec<Diagnos
                     Code(309),
                     provisioning.watch_all_namespaces.as_ref().map_or(provisioning.meta.at, |watch| watch.at),
                     format!(
-                        "Provisioning `{}` does not watch all namespaces, but {hosts} stand in {names}",
+                        "Provisioning `{}` does not watch all namespaces, and leaves out {hosts} in {names}",
                         provisioning.meta.id.name
                     ),
                 )

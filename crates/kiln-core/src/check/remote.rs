@@ -5,7 +5,7 @@
 //! cluster-managed VIPs, unless two validations are switched off.
 
 use super::Rule;
-use super::cluster_network::keeps_its_vips;
+use super::cluster_network::{is_installed, keeps_its_vips};
 use super::context::{Context, HostView};
 use super::words::{counted, listed};
 use crate::diagnostic::{Code, Diagnostic};
@@ -58,8 +58,11 @@ fn is_ignored(context: &Context, cluster: &Cluster, validation: &str) -> bool {
 }
 
 fn rejected_hosts(context: &Context, findings: &mut Vec<Diagnostic>) {
-    for (index, cluster) in context.world.clusters.iter().enumerate().filter(|(_, cluster)| keeps_its_vips(cluster)) {
+    // Hosts added to an installed cluster pass these validations.
+    let judged = |cluster: &Cluster| keeps_its_vips(cluster) && !is_installed(cluster);
+    for (index, cluster) in context.world.clusters.iter().enumerate().filter(|(_, cluster)| judged(cluster)) {
         let hosts = context.hosts_of_cluster[index].iter().map(|host| &context.hosts[*host]);
+        let hosts = hosts.filter(|host| !is_master(host));
         let remote: Vec<&HostView> = hosts.filter(|host| is_outside(context, host, cluster)).collect();
         let Some(first) = remote.first() else { continue };
         let missing: Vec<&str> = ["belongs-to-machine-cidr", "belongs-to-majority-group"]
@@ -101,6 +104,11 @@ fn rejected_hosts(context: &Context, findings: &mut Vec<Diagnostic>) {
             .related(cluster.machine_networks.first().map_or(cluster.meta.at, |net| net.at), "the machine networks"),
         );
     }
+}
+
+/// A remote control-plane host is worse than rejected; [`remote_masters`] says so.
+fn is_master(host: &HostView) -> bool {
+    host.host.role.as_ref().is_some_and(|role| role.value == Role::Master)
 }
 
 /// Whether all its addresses are known and some machine network has none of them.
