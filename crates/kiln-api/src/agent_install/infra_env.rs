@@ -17,8 +17,6 @@ struct InfraEnvSpec {
     additional_ntp_sources: Vec<Sourced<String>>,
     additional_trust_bundle: Option<Sourced<String>>,
     agent_approval: Carried,
-    /// Gone since long; `kiln_core::check` says what took over.
-    agent_label_selector: Carried,
     agent_labels: Carried,
     /// Gone upstream; the rules say what took over.
     agent_label_selector: Carried,
@@ -60,7 +58,6 @@ impl InfraEnvSpec {
             additional_ntp_sources,
             additional_trust_bundle,
             agent_approval: Carried,
-            agent_label_selector: Carried,
             agent_labels: Carried,
             agent_label_selector: Carried,
             approved_mac_address_config_map_label_selector: Carried,

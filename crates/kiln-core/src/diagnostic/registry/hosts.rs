@@ -11,6 +11,7 @@ super::codes! {
     0308 Warning "a manifest ConfigMap is not declared",
     0309 Error "the baremetal operator does not look where hosts are",
     0310 Warning "a namespace that is probably mistyped",
+    0311 Warning "a cluster-scoped object has a namespace",
     0312 Warning "a field that no longer exists",
     0313 Warning "`installed: false` cannot be applied twice",
     0314 Note "a deprecated field",
