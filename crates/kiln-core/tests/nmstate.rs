@@ -9,7 +9,7 @@ use std::path::Path;
 use fixtures::{check_cases, describe};
 use kiln_core::document::yaml::parse_yaml;
 use kiln_core::keyfile::{ConnectionFile, Keyfile};
-use kiln_core::nmstate::{NetworkDocument, bind_to_macs, capture, find_network, render_for_nics};
+use kiln_core::nmstate::{NetworkDocument, assisted_view, bind_to_macs, capture, find_network, render_for_nics};
 use kiln_core::source::SourceMap;
 
 #[test]
@@ -39,15 +39,30 @@ fn show(file: &ConnectionFile) -> String {
 
 #[test]
 fn the_same_document_gives_the_same_bytes() {
-    let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/nmstate/rules_and_routes/input.yaml");
+    for case in fixtures::cases("nmstate") {
+        let mut sources = SourceMap::default();
+        let file = sources.add("input.yaml", fs::read_to_string(case.join("input.yaml")).unwrap());
+        let (documents, _) = parse_yaml(file, sources.file(file));
+        let network = find_network(&documents[0]).unwrap();
+        let first = answer(&sources, &network);
+        for _ in 0..10 {
+            assert_eq!(answer(&sources, &network), first, "{}", case.display());
+        }
+    }
+}
+
+#[test]
+fn stock_pipelines_get_logical_names_and_a_table_of_addresses() {
+    let text = "kind: NMStateConfig\nspec:\n  interfaces: [{name: nic1, macAddress: 52-54-00-AA-00-01}]\n  config:\n    interfaces: [{name: nic1, type: ethernet, state: up}]\n";
     let mut sources = SourceMap::default();
-    let file = sources.add("input.yaml", fs::read_to_string(input).unwrap());
+    let file = sources.add("input.yaml", text);
     let (documents, _) = parse_yaml(file, sources.file(file));
     let network = find_network(&documents[0]).unwrap();
-    let first = answer(&sources, &network);
-    for _ in 0..50 {
-        assert_eq!(answer(&sources, &network), first);
-    }
+    let view = assisted_view(&render_for_nics(network.document, &network.nics).files, &network.nics);
+    assert_eq!(view.mac_interface_ini, "52:54:00:aa:00:01=nic1\n");
+    let keyfile = &view.files[0].keyfile;
+    let value = |key: &str| keyfile.get("connection", key).unwrap_or_default().into_owned();
+    assert_eq!([value("interface-name"), value("autoconnect"), value("autoconnect-priority")], ["nic1", "true", "1"]);
 }
 
 fn read_profiles(folder: &Path) -> Vec<ConnectionFile> {

@@ -10,8 +10,8 @@ use std::path::Path;
 
 use kiln_core::diagnostic::Code;
 use kiln_core::document::yaml::parse_yaml;
-use kiln_core::keyfile::ConnectionFile;
-use kiln_core::nmstate::{bind_to_macs, find_network, render_for_nics};
+use kiln_core::keyfile::{ConnectionFile, Keyfile};
+use kiln_core::nmstate::{bind_to_macs, capture, find_network, render_for_nics};
 use kiln_core::source::SourceMap;
 
 /// Kiln said that NetworkManager 1.42 will not like it; that is the one which judges here.
@@ -62,4 +62,20 @@ fn a_profile_bound_to_a_mac_comes_up_on_that_nic_whatever_its_name() {
     let lines: Vec<&str> = session.output.lines().collect();
     assert!(lines.contains(&"nic3:weird7"), "{}\n{}", session.output, session.log);
     assert_eq!(lines.last(), Some(&"00e59ca9-070a-5416-9b30-31f1cf24cf5e"));
+}
+
+#[test]
+fn networkmanager_loads_every_captured_profile_without_warning() {
+    for case in fixtures::cases("capture") {
+        let entries = fs::read_dir(case.join("profiles")).unwrap().map(|entry| entry.unwrap().path());
+        let read = |path: std::path::PathBuf| {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            ConnectionFile::new(name, Keyfile::parse(&fs::read_to_string(path).unwrap()).unwrap())
+        };
+        let captured = capture(&entries.map(read).collect::<Vec<_>>());
+        let test = "networkmanager_loads_every_captured_profile_without_warning";
+        let Some(loaded) = networkmanager::load(test, &captured.keyfiles) else { return };
+        eprintln!("{}", case.display());
+        loaded.assert_clean(&captured.keyfiles);
+    }
 }

@@ -88,7 +88,6 @@ pub fn to_files(prepared: &Prepared) -> Result<Vec<ConnectionFile>, String> {
         // Two interfaces may carry the same profile name, which is also the crate's file name.
         let stem = if taken.contains(&stem) { format!("{stem}-{uuid}") } else { stem };
         taken.insert(stem.clone());
-        sort_rules(&mut keyfile);
         write_group_address(&mut keyfile);
         let interface = keyfile.get("connection", "interface-name").unwrap_or_default().into_owned();
         if let Some((_, flags)) = prepared.mptcp.iter().find(|(name, _)| *name == interface) {
@@ -97,6 +96,7 @@ pub fn to_files(prepared: &Prepared) -> Result<Vec<ConnectionFile>, String> {
         files.push(ConnectionFile { name: format!("{stem}.nmconnection"), mode: KEYFILE_MODE, keyfile });
     }
     files.sort_by(|a, b| a.name.cmp(&b.name));
+    ["ipv4", "ipv6"].into_iter().for_each(|group| settle_rules(&mut files, group));
     Ok(files)
 }
 
@@ -107,19 +107,55 @@ pub fn generate(json: &Value) -> Result<Vec<(String, String)>, String> {
     Ok(texts.remove("NetworkManager").unwrap_or_default())
 }
 
-/// The crate keeps rules in a hash set: their numbers change from run to run, their meaning does not.
-fn sort_rules(keyfile: &mut Keyfile) {
-    for group in ["ipv4", "ipv6"] {
-        let key = |index: usize| format!("routing-rule{index}");
-        let mut rules = Vec::new();
-        while let Some(rule) = keyfile.get(group, &key(rules.len())) {
-            rules.push(rule.into_owned());
-        }
-        rules.sort_by_cached_key(|rule| (priority(rule), rule.clone()));
-        for (index, rule) in rules.iter().enumerate() {
-            keyfile.set(group, &key(index), rule);
+/// Rules keep their order and their place. The crate holds both in hash tables: which number a rule gets, and which of
+/// several interfaces with a route in its table carries it, changes from run to run. Its meaning does not.
+fn settle_rules(files: &mut [ConnectionFile], group: &str) {
+    let mut settled: Vec<Vec<String>> = vec![Vec::new(); files.len()];
+    for (index, file) in files.iter().enumerate() {
+        for rule in numbered(&file.keyfile, group, "routing-rule") {
+            let free = word_after(&rule, "iif").is_none() && has_route_in(&file.keyfile, group, table(&rule));
+            // Not the loopback, if another one will do: it is there for routes without an interface.
+            let carries = |candidate: &ConnectionFile| has_route_in(&candidate.keyfile, group, table(&rule));
+            let loopback =
+                |at: &usize| files[*at].keyfile.get("connection", "type").is_some_and(|kind| kind == "loopback");
+            let home = (0..files.len()).filter(|at| free && carries(&files[*at])).min_by_key(|at| (loopback(at), *at));
+            settled[home.unwrap_or(index)].push(rule);
         }
     }
+    for (file, mut rules) in files.iter_mut().zip(settled) {
+        let before = numbered(&file.keyfile, group, "routing-rule").len();
+        (0..before).for_each(|number| file.keyfile.remove(group, &format!("routing-rule{number}")));
+        rules.sort_by_cached_key(|rule| {
+            (word_after(rule, "priority").and_then(|it| it.parse::<u32>().ok()), rule.clone())
+        });
+        for (number, rule) in rules.iter().enumerate() {
+            file.keyfile.set(group, &format!("routing-rule{number}"), rule);
+        }
+    }
+}
+
+/// Values of `stem0`, `stem1`, … as the crate numbers them.
+fn numbered(keyfile: &Keyfile, group: &str, stem: &str) -> Vec<String> {
+    let values = (0..).map_while(|number| keyfile.get(group, &format!("{stem}{number}")));
+    values.map(|value| value.into_owned()).collect()
+}
+
+fn word_after<'r>(rule: &'r str, word: &str) -> Option<&'r str> {
+    let mut words = rule.split(' ');
+    words.find(|found| *found == word)?;
+    words.next()
+}
+
+fn table(rule: &str) -> &str {
+    word_after(rule, "table").unwrap_or("254")
+}
+
+fn has_route_in(keyfile: &Keyfile, group: &str, table: &str) -> bool {
+    let routes = numbered(keyfile, group, "route").len();
+    (0..routes).any(|number| {
+        let options = keyfile.get(group, &format!("route{number}_options")).unwrap_or_default();
+        options.split(',').any(|option| option.strip_prefix("table=") == Some(table))
+    })
 }
 
 /// The crate writes the bytes of this one address as a list of numbers, which NetworkManager does not read.
@@ -130,12 +166,6 @@ fn write_group_address(keyfile: &mut Keyfile) {
     if let Some(bytes) = bytes.filter(|bytes| bytes.len() == 6) {
         keyfile.set("bridge", "group-address", &bytes.join(":"));
     }
-}
-
-fn priority(rule: &str) -> Option<u32> {
-    let mut words = rule.split(' ');
-    words.find(|word| *word == "priority")?;
-    words.next()?.parse().ok()
 }
 
 /// Whether any text of the document is a template that only a policy on a live node can fill in.

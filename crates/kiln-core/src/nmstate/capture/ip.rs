@@ -65,10 +65,10 @@ fn section(profile: &Profile<'_>, family: &str) -> Value {
     say("dhcp", automatic.into());
     if six {
         say("autoconf", (method == "auto").into());
-        match profile.take(family, "addr-gen-mode").as_deref() {
-            // nmcli writes `default`, which is stable-privacy unless NetworkManager.conf says otherwise.
-            Some("1" | "3" | "stable-privacy" | "default") => say("addr-gen-mode", "stable-privacy".into()),
-            _ => {}
+        // nmcli writes `default`, which is stable-privacy unless NetworkManager.conf says otherwise.
+        let mode = profile.take(family, "addr-gen-mode");
+        if matches!(mode.as_deref(), Some("1" | "3" | "stable-privacy" | "default")) {
+            say("addr-gen-mode", "stable-privacy".into());
         }
     }
     let addresses = addresses(profile, family);

@@ -166,7 +166,7 @@ fn reaches_out(view: &View<'_>, found: &mut Vec<Diagnostic>) {
         .configured()
         .filter(|interface| !interface.used_addresses().is_empty() && interface.kind != "loopback")
         .collect();
-    let Some(first) = fixed.first().filter(|_| !view.configured().any(|interface| automatic(interface))) else {
+    let Some(first) = fixed.first().filter(|_| !view.configured().any(automatic)) else {
         return;
     };
     let at = key_place(view.document, "interfaces").unwrap_or(first.name.at);

@@ -1,7 +1,7 @@
 //! A folder of keyfiles on disk: read within bounds; written completely or not at all, mode 0600 from the first byte.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -70,9 +70,12 @@ pub fn write_keyfiles(folder: &Path, files: &[ConnectionFile]) -> anyhow::Result
 }
 
 fn write_new(path: &Path, file: &ConnectionFile) -> std::io::Result<()> {
-    // What an earlier run of the same process id left behind.
-    let _ = fs::remove_file(path);
-    let mut target = OpenOptions::new().write(true).create_new(true).mode(file.mode).open(path)?;
+    let create = || OpenOptions::new().write(true).create_new(true).mode(file.mode).open(path);
+    let mut target = match create() {
+        // What an earlier run of the same process id left behind.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => fs::remove_file(path).and_then(|()| create()),
+        other => other,
+    }?;
     target.write_all(file.keyfile.render().as_bytes())
 }
 

@@ -2,7 +2,7 @@
 //!
 //! One output folder is one machine. Either everything is written or, when anything is refused, nothing.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
 use kiln_core::diagnostic::{Code, Diagnostic, Severity};
@@ -41,7 +41,7 @@ struct Job {
     findings: Vec<Diagnostic>,
 }
 
-fn read(path: &PathBuf, sources: &mut SourceMap, job: &mut Job) -> Result<(), Failure> {
+fn read(path: &Path, sources: &mut SourceMap, job: &mut Job) -> Result<(), Failure> {
     let text = read_text(path)?;
     let file = sources.add(path.display().to_string(), text);
     let (documents, findings) = yaml::parse_yaml(file, sources.file(file));
