@@ -12,7 +12,7 @@
 mod addresses;
 mod bmc;
 mod cluster_network;
-mod context;
+pub(crate) mod context;
 mod discovery;
 mod disks;
 mod duplicates;
@@ -32,6 +32,8 @@ mod remote;
 mod secrets;
 mod sizes;
 mod words;
+
+pub(crate) use propagation::appended_kernel_arguments;
 
 use crate::diagnostic::Diagnostic;
 use crate::world::World;
@@ -65,10 +67,15 @@ const AREAS: &[&[Rule]] = &[
 
 /// Everything the rules have to say about `world`, ordered by place.
 pub fn check(world: &World) -> Vec<Diagnostic> {
-    let mut findings = Vec::new();
-    let context = Context::new(world, &mut findings);
+    let mut reading = Vec::new();
+    let context = Context::new(world, &mut reading);
+    findings(&context, reading)
+}
+
+/// The same for a world that is joined already; `findings` is what joining it found.
+pub(crate) fn findings(context: &Context, mut findings: Vec<Diagnostic>) -> Vec<Diagnostic> {
     for rule in AREAS.iter().copied().flatten() {
-        rule(&context, &mut findings);
+        rule(context, &mut findings);
     }
     // A finding without a place speaks of the whole input and stands first.
     findings.sort_by_key(|finding| (finding.at, finding.code));

@@ -10,6 +10,7 @@ mod boot;
 mod check;
 mod completions;
 mod explain;
+mod folder;
 mod ignition;
 pub mod load;
 mod net;

@@ -14,10 +14,10 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::document::Node;
 use crate::source::Location;
 
-pub(super) const RULES: &[Rule] = &[default_route, name_servers, overlapping_subnets];
+pub(crate) const RULES: &[Rule] = &[default_route, name_servers, overlapping_subnets];
 
 /// What one nmstate document says.
-pub(super) struct NetworkFacts<'w> {
+pub(crate) struct NetworkFacts<'w> {
     /// Its interfaces, by the order written.
     pub interfaces: Vec<Interface<'w>>,
     /// Static addresses of interfaces that are not taken away.
@@ -31,21 +31,21 @@ pub(super) struct NetworkFacts<'w> {
 }
 
 /// One entry of `interfaces`.
-pub(super) struct Interface<'w> {
+pub(crate) struct Interface<'w> {
     pub name: &'w str,
     pub kind: &'w str,
     pub node: &'w Node,
 }
 
 /// An address with its prefix.
-pub(super) struct StaticAddress<'w> {
+pub(crate) struct StaticAddress<'w> {
     pub interface: &'w str,
     pub net: IpNet,
     pub at: Location,
 }
 
 /// A route to everywhere.
-pub(super) struct DefaultRoute<'w> {
+pub(crate) struct DefaultRoute<'w> {
     pub interface: &'w str,
 }
 
@@ -87,7 +87,7 @@ impl<'w> NetworkFacts<'w> {
 }
 
 /// The ports of a bond or bridge, as written.
-pub(super) fn ports(interface: &Node) -> Vec<&Node> {
+pub(crate) fn ports(interface: &Node) -> Vec<&Node> {
     let bond = interface.get("link-aggregation");
     let bond = bond.and_then(|bond| bond.get("port").or_else(|| bond.get("slaves")).or_else(|| bond.get("ports")));
     let bridge = interface.path(&["bridge", "port"]);

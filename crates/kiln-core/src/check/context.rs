@@ -19,10 +19,10 @@ use crate::world::{
 };
 
 /// Objects by namespace and name.
-pub(super) type Names<'w, T> = HashMap<(&'w str, &'w str), &'w T>;
+pub(crate) type Names<'w, T> = HashMap<(&'w str, &'w str), &'w T>;
 
 /// The world with its indexes.
-pub(super) struct Context<'w> {
+pub(crate) struct Context<'w> {
     pub world: &'w World,
     /// Parallel to `world.hosts`.
     pub hosts: Vec<HostView<'w>>,
@@ -54,7 +54,7 @@ pub(super) struct Context<'w> {
 }
 
 /// A host and what it is joined with.
-pub(super) struct HostView<'w> {
+pub(crate) struct HostView<'w> {
     pub host: &'w Host,
     /// Index of `world.discoveries`.
     pub discovery: Option<usize>,
@@ -67,14 +67,14 @@ pub(super) struct HostView<'w> {
 }
 
 /// A pool's MachineConfigs and what they become.
-pub(super) struct PoolView<'w> {
+pub(crate) struct PoolView<'w> {
     pub configs: Vec<&'w MachineConfig>,
     /// None when there are no MachineConfigs.
     pub rendered: Option<machine_config::Rendered>,
 }
 
 /// One network document of a host.
-pub(super) struct NetworkDocument<'w> {
+pub(crate) struct NetworkDocument<'w> {
     /// Who declares it.
     pub meta: &'w Meta,
     /// What it declares.
@@ -86,7 +86,7 @@ pub(super) struct NetworkDocument<'w> {
 }
 
 /// A node that will exist: of a declared host, or declared itself.
-pub(super) struct NodeView<'w> {
+pub(crate) struct NodeView<'w> {
     pub name: &'w str,
     /// Index of [`Context::hosts`].
     pub host: Option<usize>,
@@ -95,7 +95,7 @@ pub(super) struct NodeView<'w> {
 
 /// Things by the labels they have, so that a selector looks only at few of them.
 #[derive(Default)]
-pub(super) struct LabelIndex<'w> {
+pub(crate) struct LabelIndex<'w> {
     by_label: HashMap<(&'w str, &'w str), Vec<usize>>,
     count: usize,
 }
@@ -338,17 +338,17 @@ impl<'w> Context<'w> {
 }
 
 /// The namespace a reference leads to.
-pub(super) fn namespace<'a>(reference: &'a Reference, referrer: &'a Meta) -> &'a str {
+pub(crate) fn namespace<'a>(reference: &'a Reference, referrer: &'a Meta) -> &'a str {
     if reference.namespace.is_empty() { &referrer.id.namespace } else { &reference.namespace }
 }
 
 /// The name its Node will have.
-pub(super) fn node_name(host: &Host) -> &str {
+pub(crate) fn node_name(host: &Host) -> &str {
     host.hostname.as_ref().map_or(host.meta.id.name.as_str(), |hostname| hostname.value.as_str())
 }
 
 /// Pools that exist in every cluster.
-pub(super) fn is_base_pool(name: &str) -> bool {
+pub(crate) fn is_base_pool(name: &str) -> bool {
     matches!(name, "master" | "worker" | "arbiter")
 }
 
@@ -361,7 +361,7 @@ fn role_labels(host: &Host) -> &'static [&'static str] {
     }
 }
 
-pub(super) fn named<T>(items: &[T], meta: impl Fn(&T) -> &Meta) -> Names<'_, T> {
+pub(crate) fn named<T>(items: &[T], meta: impl Fn(&T) -> &Meta) -> Names<'_, T> {
     items.iter().map(|item| ((meta(item).id.namespace.as_str(), meta(item).id.name.as_str()), item)).collect()
 }
 

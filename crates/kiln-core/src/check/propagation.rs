@@ -12,10 +12,11 @@ use super::Rule;
 use super::context::{Context, HostView, PoolView};
 use super::overrides::installer_args;
 use super::words::{SHOWN, counted, listed};
+use crate::boot::kargs::Kargs;
 use crate::diagnostic::{Code, Diagnostic, ObjectId};
 use crate::document::Node;
 use crate::source::Location;
-use crate::world::MachineConfig;
+use crate::world::{Host, MachineConfig};
 
 pub(super) const RULES: &[Rule] = &[blocked_propagation, blocked_by_override, switched_off, forced_but_unreadable];
 
@@ -40,13 +41,16 @@ pub(super) fn blocks(path: &str) -> bool {
 
 /// Whether the host's kernel arguments switch `karg` on, read as dracut reads truth values.
 pub(super) fn has_karg(host: &HostView, karg: &str) -> bool {
-    let given = host.host.installer_args.as_ref().and_then(|text| installer_args(text)).unwrap_or_default();
-    let given = given.windows(2).filter(|pair| pair[0] == "--append-karg").map(|pair| pair[1].as_str());
-    let own = host.host.kernel_arguments.iter().map(|argument| argument.value.as_str());
-    given.chain(own).flat_map(str::split_whitespace).any(|argument| match argument.split_once('=') {
-        Some((name, value)) => name == karg && !matches!(value, "0" | "no" | "off"),
-        None => argument == karg,
-    })
+    Kargs::parse(&appended_kernel_arguments(host.host).join(" ")).flag(karg, false)
+}
+
+/// The kernel arguments a host adds to its installed system: through the installer, or declared on it.
+pub(crate) fn appended_kernel_arguments(host: &Host) -> Vec<String> {
+    let given = host.installer_args.as_ref().and_then(|text| installer_args(text)).unwrap_or_default();
+    let separate = given.windows(2).filter(|pair| pair[0] == "--append-karg").map(|pair| pair[1].clone());
+    let joined = given.iter().filter_map(|argument| argument.strip_prefix("--append-karg=")).map(str::to_owned);
+    let own = host.kernel_arguments.iter().map(|argument| argument.value.clone());
+    separate.chain(joined).chain(own).collect()
 }
 
 /// Kiln composes the network of its own kind of host.

@@ -1,10 +1,23 @@
-//! `kiln boot`: what stock CoreOS will end up with.
+//! `kiln boot`: what stock CoreOS will end up with, and what Kiln would make of it.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
+use kiln_core::boot::folder::NetworkFile;
+use kiln_core::boot::kargs::Kargs;
+use kiln_core::boot::simulate::{CopyLayout, FirstBoot, compose, simulate};
+use kiln_core::boot::teardown::RealRoot;
+use kiln_core::ignition::Config;
+use kiln_core::source::SourceMap;
 
-use super::{Outcome, PrintFormat, output::Failure};
+use super::check::ReportFormat;
+use super::folder::{self, read_folder};
+use super::output::{self, Failure};
+use super::{Outcome, PrintFormat, report};
+
+mod print;
 
 /// The verbs of `kiln boot`.
 #[derive(Debug, Subcommand)]
@@ -31,6 +44,9 @@ pub struct SimulateArgs {
     /// Where copy-network puts its files: `boot` before coreos-installer 0.27, `initrd` since
     #[arg(long, value_enum, default_value = "boot")]
     layout: Layout,
+    /// Where the image looks for them, when it is not where they were put
+    #[arg(long, value_enum, value_name = "LAYOUT")]
+    image_reads: Option<Layout>,
     /// How the prediction is printed
     #[arg(short, long, value_enum, default_value = "human")]
     output: PrintFormat,
@@ -45,15 +61,68 @@ pub enum Layout {
     Initrd,
 }
 
+impl From<Layout> for CopyLayout {
+    fn from(layout: Layout) -> Self {
+        match layout {
+            Layout::Boot => CopyLayout::Boot,
+            Layout::Initrd => CopyLayout::Initrd,
+        }
+    }
+}
+
 /// Runs one verb.
 pub fn run(command: &BootCommand) -> Result<Outcome, Failure> {
-    let BootCommand::Simulate(SimulateArgs {
-        kargs: _,
-        firstboot_network: _,
-        ignition: _,
-        real_root: _,
-        layout: _,
-        output: _,
-    }) = command;
-    Err(anyhow::anyhow!("not yet").into())
+    let BootCommand::Simulate(args) = command;
+    let Some(real_root) = real_root(args)? else { return Ok(Outcome::Refused) };
+    let boot = FirstBoot {
+        kargs: Kargs::parse(&args.kargs),
+        copied_network: args.firstboot_network.as_deref().map_or(Ok(Vec::new()), read_folder)?,
+        written_to: args.layout.into(),
+        read_from: args.image_reads.unwrap_or(args.layout).into(),
+        real_root,
+    };
+    let prediction = simulate(&boot);
+    let composed = compose(&prediction.declared(), &boot.real_root.system_connections);
+    output::print(&print::render(&prediction, &composed, args.output))?;
+    Ok(Outcome::Done)
+}
+
+/// The real root after Ignition; none when the config was refused and the findings are printed.
+fn real_root(args: &SimulateArgs) -> Result<Option<RealRoot>, Failure> {
+    match (&args.ignition, &args.real_root) {
+        (Some(config), _) => from_ignition(config),
+        (None, Some(root)) => from_folder(root).map(Some),
+        (None, None) => Ok(Some(RealRoot::default())),
+    }
+}
+
+fn from_ignition(path: &Path) -> Result<Option<RealRoot>, Failure> {
+    let mut sources = SourceMap::default();
+    let text = folder::read_config(path)?;
+    let file = sources.add(path.display().to_string(), text);
+    let (config, findings) = Config::parse(file, sources.file(file));
+    report::print(&sources, &findings, ReportFormat::Human)?;
+    Ok(config.map(|config| RealRoot::from_config(&config)))
+}
+
+fn from_folder(root: &Path) -> Result<RealRoot, Failure> {
+    if !root.is_dir() {
+        return Err(Failure::refused(anyhow::anyhow!("`{}` is not a folder", root.display())));
+    }
+    let below = |path: &str| -> Result<Vec<NetworkFile>, Failure> {
+        let folder = root.join(path);
+        if folder.is_dir() { read_folder(&folder) } else { Ok(Vec::new()) }
+    };
+    let hostname = root.join("etc/hostname");
+    let hostname = if hostname.exists() {
+        let text = fs::read_to_string(&hostname).with_context(|| format!("cannot read `{}`", hostname.display()))?;
+        Some(text.trim().to_owned())
+    } else {
+        None
+    };
+    Ok(RealRoot {
+        system_connections: below("etc/NetworkManager/system-connections")?,
+        network_scripts: below("etc/sysconfig/network-scripts")?,
+        hostname,
+    })
 }

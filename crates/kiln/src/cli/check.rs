@@ -71,7 +71,9 @@ pub fn run(args: &CheckArgs) -> Result<Outcome, Failure> {
     report::print(&sources, &findings, args.format)?;
     if args.format == ReportFormat::Human {
         let found = report::summary(&findings).unwrap_or_else(|| "nothing to complain about".to_owned());
-        output::complain(&format!("{} objects, {} hosts: {found}\n", world.objects.len(), world.hosts.len()));
+        let (objects, hosts) = (world.objects.len(), world.hosts.len());
+        let plural = |number| if number == 1 { "" } else { "s" };
+        output::complain(&format!("{objects} object{}, {hosts} host{}: {found}\n", plural(objects), plural(hosts)));
     }
     let refused = match args.deny {
         Some(Deny::Warnings) => Severity::Warning,

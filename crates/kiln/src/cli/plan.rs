@@ -1,10 +1,17 @@
 //! `kiln plan`: each host's network at every phase, and the steps.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use kiln_core::diagnostic::Severity;
+use kiln_core::document::emit::to_yaml;
+use kiln_core::plan::{HostPlan, Planner};
+use serde_json::json;
 
-use super::{Outcome, PrintFormat, output::Failure};
+use super::output::{self, Failure};
+use super::{Outcome, PrintFormat, load, report};
+
+mod print;
 
 /// What `kiln plan` takes.
 #[derive(Debug, Args)]
@@ -19,8 +26,62 @@ pub struct PlanArgs {
     output: PrintFormat,
 }
 
-/// Plans and prints.
+/// Plans and prints. Errors in the manifests do not hide the plan, but the command ends as refused.
 pub fn run(args: &PlanArgs) -> Result<Outcome, Failure> {
-    let PlanArgs { path: _, host: _, output: _ } = args;
-    Err(anyhow::anyhow!("not yet").into())
+    let load::Loaded { mut sources, documents, diagnostics: mut findings } =
+        load::load(std::slice::from_ref(&args.path))?;
+    let (world, unread) = kiln_api::build_world(documents, &mut sources);
+    let planner = Planner::new(&world);
+    let wanted = |plan: &HostPlan| args.host.as_ref().is_none_or(|name| is_named(plan, name));
+    if world.hosts.is_empty() || args.host.is_some() && !planner.plans().any(|plan| wanted(&plan)) {
+        let known = planner.plans().map(|plan| plan.host.name).collect::<Vec<_>>();
+        return Err(Failure::refused(no_such_host(&args.path, args.host.as_deref(), &known)));
+    }
+    print_plans(planner.plans().filter(wanted), args.output)?;
+    findings.extend(unread);
+    findings.extend(planner.findings());
+    let errors = report::count(&findings, Severity::Error);
+    if errors > 0 {
+        output::complain(&format!("{errors} errors in these manifests: `kiln check {}`\n", args.path.display()));
+        return Ok(Outcome::Refused);
+    }
+    Ok(Outcome::Done)
+}
+
+/// Host by host, so that a fleet of any size needs the memory of one plan.
+fn print_plans(plans: impl Iterator<Item = HostPlan>, format: PrintFormat) -> Result<(), Failure> {
+    match format {
+        PrintFormat::Human => {
+            for plan in plans {
+                output::print(&print::render_human(&plan))?;
+            }
+        }
+        PrintFormat::Json => {
+            output::print("{\"hosts\": [")?;
+            for (index, plan) in plans.enumerate() {
+                let separator = if index == 0 { "\n" } else { ",\n" };
+                output::print(&format!("{separator}{}", print::to_json(&plan)))?;
+            }
+            output::print("\n]}\n")?;
+        }
+        PrintFormat::Yaml => {
+            let hosts: Vec<_> = plans.map(|plan| print::to_json(&plan)).collect();
+            output::print(&to_yaml(&json!({"hosts": hosts})))?;
+        }
+    }
+    Ok(())
+}
+
+fn is_named(plan: &HostPlan, name: &str) -> bool {
+    plan.host.name == name || plan.node == name || format!("{}/{}", plan.host.namespace, plan.host.name) == name
+}
+
+fn no_such_host(path: &Path, wanted: Option<&str>, known: &[String]) -> anyhow::Error {
+    const SHOWN: usize = 10;
+    let Some(wanted) = wanted.filter(|_| !known.is_empty()) else {
+        return anyhow::anyhow!("`{}` declares no hosts; Kiln plans BareMetalHosts and its own Hosts", path.display());
+    };
+    let more = if known.len() > SHOWN { format!(" and {} more", known.len() - SHOWN) } else { String::new() };
+    let shown = known.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    anyhow::anyhow!("`{}` declares no host `{wanted}`; it declares {shown}{more}", path.display())
 }

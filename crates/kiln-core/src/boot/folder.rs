@@ -1,0 +1,109 @@
+//! A folder of network files as the boot scripts and NetworkManager see it.
+//!
+//! The scripts count and copy files without looking into them; NetworkManager loads only what passes its own rules.
+//! The distance between the two is what makes a file that is never loaded stop the network of a machine.
+
+use crate::keyfile::{ConnectionFile, Keyfile};
+
+/// One entry of a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetworkFile {
+    /// Name within the folder.
+    pub name: String,
+    /// Permission bits.
+    pub mode: u32,
+    /// What is there.
+    pub content: Content,
+}
+
+/// What an entry of a folder is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// A file whose bytes are known.
+    Bytes(Vec<u8>),
+    /// A file that Ignition fetches from this URL at boot.
+    Remote(String),
+    /// A folder.
+    Directory,
+}
+
+/// Which of NetworkManager's folders a file lies in; they differ in what they accept as a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Folder {
+    /// `/run/NetworkManager/system-connections`.
+    Run,
+    /// `/etc/NetworkManager/system-connections`.
+    Etc,
+}
+
+/// Why NetworkManager does not load a file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotLoaded {
+    /// Group or others may read or write it.
+    #[error("mode {mode:04o} lets others read it; NetworkManager loads keyfiles of mode 0600 only")]
+    Mode {
+        /// The mode it has.
+        mode: u32,
+    },
+    /// The name says that it is no profile.
+    #[error("NetworkManager passes over files of this name")]
+    Name,
+    /// The folder accepts only one ending.
+    #[error("below /run only files ending in .nmconnection are loaded")]
+    Ending,
+    /// Not a keyfile.
+    #[error("it is not a keyfile: {0}")]
+    Text(String),
+    /// A folder.
+    #[error("it is a folder")]
+    Directory,
+    /// Nobody knows yet what will be in it.
+    #[error("its contents come from {0} at boot and are not known here")]
+    Remote(String),
+}
+
+impl NetworkFile {
+    /// The profile NetworkManager would load from it, or why it would not.
+    pub fn load(&self, folder: Folder) -> Result<ConnectionFile, NotLoaded> {
+        if is_passed_over(&self.name) {
+            return Err(NotLoaded::Name);
+        }
+        if folder == Folder::Run && !self.name.ends_with(".nmconnection") {
+            return Err(NotLoaded::Ending);
+        }
+        let file = self.parse()?;
+        if self.mode & 0o077 != 0 {
+            return Err(NotLoaded::Mode { mode: self.mode });
+        }
+        Ok(file)
+    }
+
+    /// The profile that is written in it, whether or not NetworkManager would load it.
+    pub fn parse(&self) -> Result<ConnectionFile, NotLoaded> {
+        let bytes = match &self.content {
+            Content::Directory => return Err(NotLoaded::Directory),
+            Content::Remote(url) => return Err(NotLoaded::Remote(url.clone())),
+            Content::Bytes(bytes) => bytes,
+        };
+        let text = std::str::from_utf8(bytes).map_err(|error| NotLoaded::Text(error.to_string()))?;
+        let keyfile = Keyfile::parse(text).map_err(|error| NotLoaded::Text(error.to_string()))?;
+        Ok(ConnectionFile { name: self.name.clone(), mode: self.mode, keyfile })
+    }
+
+    /// Whether the shell's `*` leaves it out.
+    pub fn is_hidden(&self) -> bool {
+        self.name.starts_with('.')
+    }
+}
+
+impl From<&ConnectionFile> for NetworkFile {
+    fn from(file: &ConnectionFile) -> Self {
+        let ConnectionFile { name, mode, keyfile } = file;
+        NetworkFile { name: name.clone(), mode: *mode, content: Content::Bytes(keyfile.render().into_bytes()) }
+    }
+}
+
+/// Editors' and package managers' leftovers, certificates, and anything hidden.
+fn is_passed_over(name: &str) -> bool {
+    name.starts_with('.') || ["~", ".swp", ".swpx", ".pem", ".der"].iter().any(|ending| name.ends_with(ending))
+}

@@ -1,0 +1,196 @@
+//! A whole first boot of stock CoreOS: kernel arguments, copied network, Ignition, teardown, real root.
+//!
+//! [`simulate`] is total: every input gives a prediction, each decision with its reason. [`compose`] is what Kiln puts
+//! into the real root of the same host instead.
+//!
+//! Not here: platforms whose hypervisor hands in kernel arguments, and whether Ignition needs the network at all. The
+//! initramfs profiles exist in both cases; only NetworkManager's start depends on it.
+
+use super::folder::{Content, Folder, NetworkFile, NotLoaded};
+use super::initrd::{self, Dropped};
+use super::kargs::Kargs;
+use super::teardown::{Propagation, RealRoot, Teardown, tear_down};
+use crate::keyfile::ConnectionFile;
+use crate::network::choice::{Choice, choose, known_nics};
+use crate::network::merge::{Merged, merge};
+
+/// What the distribution adds when the command line has no `ip=` of its own.
+const DEFAULT_ARGUMENT: &str = "ip=auto";
+
+/// Where first-boot profiles are put by an installer, and looked for by an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyLayout {
+    /// `/boot/coreos-firstboot-network` (coreos-installer before 0.27).
+    Boot,
+    /// `/etc/coreos-firstboot-network` in an initrd appended to the installed one (0.27 and later).
+    Initrd,
+}
+
+impl CopyLayout {
+    /// The folder, as messages name it.
+    pub fn folder(self) -> &'static str {
+        match self {
+            CopyLayout::Boot => "/boot/coreos-firstboot-network",
+            CopyLayout::Initrd => "/etc/coreos-firstboot-network in the initrd",
+        }
+    }
+}
+
+/// Everything that decides a first boot.
+#[derive(Debug, Clone)]
+pub struct FirstBoot {
+    /// The kernel command line.
+    pub kargs: Kargs,
+    /// Files in the first-boot network area; empty when there is none.
+    pub copied_network: Vec<NetworkFile>,
+    /// Where the installer put them.
+    pub written_to: CopyLayout,
+    /// Where the image's initramfs looks for them.
+    pub read_from: CopyLayout,
+    /// The real root after Ignition.
+    pub real_root: RealRoot,
+}
+
+/// One profile at one phase.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PhaseProfile {
+    /// Name of its file.
+    pub name: String,
+    /// Mode of its file.
+    pub mode: u32,
+    /// The profile, or why NetworkManager does not load it.
+    pub loaded: Result<ConnectionFile, NotLoaded>,
+}
+
+/// The network at one phase.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Phase {
+    /// What the phase is called.
+    pub name: &'static str,
+    /// Its profiles.
+    pub profiles: Vec<PhaseProfile>,
+    /// Which profile comes up on which interface.
+    pub choices: Vec<Choice>,
+    /// Each decision and its reason.
+    pub reasons: Vec<String>,
+}
+
+/// What will happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prediction {
+    /// From the kernel arguments alone.
+    pub kernel_arguments: Phase,
+    /// In the initramfs, after copy-network.
+    pub initramfs: Phase,
+    /// In the real root, on stock CoreOS.
+    pub real_root: Phase,
+    /// What was decided about propagation.
+    pub propagation: Propagation,
+    /// Hostname of the real root.
+    pub hostname: Option<String>,
+    /// Arguments that do not do what they seem to say.
+    pub dropped: Vec<Dropped>,
+    /// Profiles of the initramfs that the real root does not load any more.
+    pub lost: Vec<String>,
+}
+
+impl Prediction {
+    /// The profiles somebody asked for: what the initramfs loads, unless that is only the default.
+    pub fn declared(&self) -> Vec<ConnectionFile> {
+        let all = if self.propagation == Propagation::Default { &[][..] } else { &self.initramfs.profiles };
+        all.iter().filter_map(|profile| profile.loaded.clone().ok()).collect()
+    }
+}
+
+/// Predicts.
+pub fn simulate(boot: &FirstBoot) -> Prediction {
+    let kargs = effective_arguments(&boot.kargs);
+    let generated = initrd::generate(&kargs);
+    let from_arguments: Vec<NetworkFile> = generated.files.iter().map(NetworkFile::from).collect();
+    let mut reasons = Vec::new();
+    if kargs != boot.kargs {
+        reasons.push(format!("the command line has no `ip=`, so the distribution adds `{DEFAULT_ARGUMENT}`"));
+    }
+    let kernel_arguments = phase("kernel arguments", Folder::Run, &from_arguments, reasons);
+    let (profiles, reasons) = copy_network(boot, from_arguments);
+    let initramfs = phase("initramfs", Folder::Run, &profiles, reasons);
+    let Teardown { propagation, system_connections, hostname, reasons, .. } =
+        tear_down(&kargs, &profiles, generated.hostname.as_deref(), &boot.real_root);
+    let real_root = phase("real root", Folder::Etc, &system_connections, reasons);
+    let lost = match propagation {
+        // Default profiles are made anew by NetworkManager in the real root; nobody misses them.
+        Propagation::Default => Vec::new(),
+        _ => names(&initramfs).filter(|name| !names(&real_root).any(|kept| kept == *name)).map(str::to_owned).collect(),
+    };
+    Prediction { kernel_arguments, initramfs, real_root, propagation, hostname, dropped: generated.dropped, lost }
+}
+
+/// The host's declared profiles and the pool's, merged by meaning; where both speak, the host is right.
+///
+/// What is no keyfile takes no part: NetworkManager would not load it either.
+pub fn compose(declared: &[ConnectionFile], pool: &[NetworkFile]) -> Merged {
+    let pool: Vec<ConnectionFile> = pool.iter().filter_map(|file| file.parse().ok()).collect();
+    merge(&pool, declared)
+}
+
+fn effective_arguments(kargs: &Kargs) -> Kargs {
+    let given = kargs.words().iter().any(|word| word.starts_with("ip="));
+    if given { kargs.clone() } else { kargs.and(DEFAULT_ARGUMENT) }
+}
+
+/// What coreos-copy-firstboot-network leaves in the initramfs.
+fn copy_network(boot: &FirstBoot, from_arguments: Vec<NetworkFile>) -> (Vec<NetworkFile>, Vec<String>) {
+    let FirstBoot { kargs, copied_network, written_to, read_from, .. } = boot;
+    if copied_network.is_empty() {
+        return (from_arguments, vec![format!("{} is empty: the profiles of the kernel arguments stay", read_from.folder())]);
+    }
+    if written_to != read_from {
+        let reason = format!(
+            "the files are in {}, but this image looks in {}: they are never read",
+            written_to.folder(),
+            read_from.folder()
+        );
+        return (from_arguments, vec![reason]);
+    }
+    let iscsi = kargs.flag("rd.iscsi.firmware", false) || kargs.value("netroot").is_some();
+    if iscsi && *read_from == CopyLayout::Boot {
+        let reason = "the root is on iSCSI, so /boot cannot be read yet and copying is switched off".to_owned();
+        return (from_arguments, vec![reason]);
+    }
+    if let Some(folder) = copied_network.iter().find(|file| file.content == Content::Directory && !file.is_hidden()) {
+        let reason = format!("`{}` is a folder, which the copy cannot handle: the boot stops here", folder.name);
+        return (Vec::new(), vec![reason]);
+    }
+    let copied: Vec<NetworkFile> = copied_network.iter().filter(|file| !file.is_hidden()).cloned().collect();
+    if copied.is_empty() {
+        let reason = "only hidden files are there, which count but cannot be copied: the boot stops here".to_owned();
+        return (Vec::new(), vec![reason]);
+    }
+    let replaced: Vec<&str> = from_arguments.iter().map(|file| file.name.as_str()).collect();
+    let mut reasons = vec![format!("{} files are copied from {}", copied.len(), read_from.folder())];
+    if !replaced.is_empty() {
+        reasons.push(format!("the profiles of the kernel arguments are deleted first: {}", replaced.join(", ")));
+    }
+    (copied, reasons)
+}
+
+fn phase(name: &'static str, folder: Folder, files: &[NetworkFile], mut reasons: Vec<String>) -> Phase {
+    let profiles: Vec<PhaseProfile> = files
+        .iter()
+        .map(|file| PhaseProfile { name: file.name.clone(), mode: file.mode, loaded: file.load(folder) })
+        .collect();
+    for profile in &profiles {
+        if let Err(reason) = &profile.loaded {
+            reasons.push(format!("`{}` is not loaded: {reason}", profile.name));
+        }
+    }
+    let loaded: Vec<ConnectionFile> = profiles.iter().filter_map(|profile| profile.loaded.clone().ok()).collect();
+    Phase { name, choices: choose(&loaded, &known_nics(&loaded)), profiles, reasons }
+}
+
+fn names(phase: &Phase) -> impl Iterator<Item = &str> {
+    phase.profiles.iter().filter(|profile| profile.loaded.is_ok()).map(|profile| profile.name.as_str())
+}
+
+#[cfg(test)]
+mod tests;
