@@ -4,7 +4,7 @@
 //! config, and CoreOS's own decision between the two. The composed result is what Kiln puts there instead. Both come
 //! from the same world, so that a reader sees what Kiln changes and why.
 //!
-//! **Invariant:** same world, same plan. A pool's config is rendered once, however many hosts it has.
+//! **Invariant:** same world, same plan. A pool's config is rendered once per cluster, however many hosts it has.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -96,8 +96,8 @@ pub enum Step {
 /// A world with everything looked up, ready to plan any of its hosts.
 pub struct Planner<'w> {
     context: Context<'w>,
-    /// The real root that each pool's config writes.
-    roots: HashMap<&'w str, RealRoot>,
+    /// The real root that each pool's config writes, by pool and cluster: manifests of a cluster are its own.
+    roots: HashMap<(&'w str, Option<usize>), RealRoot>,
     policies_of_host: HashMap<usize, Vec<&'w str>>,
     reading: Vec<Diagnostic>,
 }
@@ -107,14 +107,10 @@ impl<'w> Planner<'w> {
     pub fn new(world: &'w World) -> Self {
         let mut reading = Vec::new();
         let context = Context::new(world, &mut reading);
-        let roots = context
-            .configs_of_pool
-            .iter()
-            .filter_map(|(pool, configs)| {
-                let rendered = machine_config::render(pool, configs)?;
-                Some((*pool, RealRoot::from_config(&rendered.config)))
-            })
-            .collect();
+        let mut roots = HashMap::new();
+        for view in &context.hosts {
+            roots.entry((view.pool, view.cluster)).or_insert_with(|| real_root(&context, view));
+        }
         let mut policies_of_host: HashMap<usize, Vec<&str>> = HashMap::new();
         for (policy, nodes) in world.policies.iter().zip(&context.nodes_of_policy) {
             for host in nodes.iter().filter_map(|node| context.nodes[*node].host) {
@@ -137,7 +133,7 @@ impl<'w> Planner<'w> {
     fn plan_host(&self, index: usize) -> HostPlan {
         let view = &self.context.hosts[index];
         let kernel_arguments = appended_kernel_arguments(view.host);
-        let real_root = self.roots.get(view.pool).cloned().unwrap_or_default();
+        let real_root = self.roots.get(&(view.pool, view.cluster)).cloned().unwrap_or_default();
         let (mut declared, mut nics) = (Vec::new(), Vec::new());
         for document in self.context.documents(view) {
             declared.extend(document.files.iter().cloned());
@@ -186,6 +182,14 @@ impl<'w> Planner<'w> {
     }
 }
 
+/// What the pool's MachineConfigs that reach a host write.
+fn real_root(context: &Context, view: &HostView) -> RealRoot {
+    let configs = context.pools.get(view.pool).map_or(&[][..], |pool| &pool.configs);
+    let reaching: Vec<_> = configs.iter().copied().filter(|config| context.config_reaches(config, view)).collect();
+    let rendered = machine_config::render(view.pool, &reaching);
+    rendered.map_or_else(RealRoot::default, |rendered| RealRoot::from_config(&rendered.config))
+}
+
 /// The installer asks for the network at first boot; what the user appends stays for later boots too.
 fn first_boot_arguments(appended: &[String]) -> Kargs {
     appended.iter().fold(Kargs::parse("rd.neednet=1"), |kargs, argument| kargs.and(argument))
@@ -199,7 +203,9 @@ impl fmt::Display for Step {
                 write!(f, "compose its discovery image with {profiles} profiles")
             }
             Step::BootFromMedia { bmc } => write!(f, "boot it once from virtual media through {bmc}"),
-            Step::BootByHand => f.write_str("wait until somebody boots it from the image: no management controller is declared"),
+            Step::BootByHand => {
+                f.write_str("wait until somebody boots it from the image: no management controller is declared")
+            }
             Step::Validate => f.write_str("compare the machine that reports with what is declared"),
             Step::Install { disk: Some(disk) } => write!(f, "install to the disk with {disk}"),
             Step::Install { disk: None } => f.write_str("install to the first disk that fits: no hint is declared"),

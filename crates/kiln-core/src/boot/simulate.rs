@@ -142,7 +142,10 @@ fn effective_arguments(kargs: &Kargs) -> Kargs {
 fn copy_network(boot: &FirstBoot, from_arguments: Vec<NetworkFile>) -> (Vec<NetworkFile>, Vec<String>) {
     let FirstBoot { kargs, copied_network, written_to, read_from, .. } = boot;
     if copied_network.is_empty() {
-        return (from_arguments, vec![format!("{} is empty: the profiles of the kernel arguments stay", read_from.folder())]);
+        return (
+            from_arguments,
+            vec![format!("{} is empty: the profiles of the kernel arguments stay", read_from.folder())],
+        );
     }
     if written_to != read_from {
         let reason = format!(

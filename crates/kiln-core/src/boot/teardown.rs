@@ -135,12 +135,7 @@ pub fn tear_down(
     Teardown { propagation, system_connections, hostname, interface_names_kept: renamed && !forbidden, reasons }
 }
 
-fn decide_propagation(
-    kargs: &Kargs,
-    forbidden: bool,
-    initramfs: &[NetworkFile],
-    real_root: &RealRoot,
-) -> Propagation {
+fn decide_propagation(kargs: &Kargs, forbidden: bool, initramfs: &[NetworkFile], real_root: &RealRoot) -> Propagation {
     let by = blocking_files(real_root);
     let forced = kargs.flag("coreos.force_persist_ip", false);
     if forbidden {
@@ -190,11 +185,10 @@ fn decide_hostname(
     let Some(name) = initramfs else { return real_root.hostname.clone() };
     let (kept, reason) = match &real_root.hostname {
         _ if forbidden => (real_root.hostname.clone(), "coreos.no_persist_ip is set".to_owned()),
-        Some(existing) => {
-            (Some(existing.clone()), "/etc/hostname exists already, and this is never forced".to_owned())
-        }
+        Some(existing) => (Some(existing.clone()), "/etc/hostname exists already, and this is never forced".to_owned()),
         None => {
-            reasons.push(format!("hostname `{name}` from the kernel arguments is written: /etc/hostname did not exist"));
+            reasons
+                .push(format!("hostname `{name}` from the kernel arguments is written: /etc/hostname did not exist"));
             return Some(name.to_owned());
         }
     };
@@ -216,7 +210,10 @@ fn explain(propagation: &Propagation) -> String {
             by.join(", ")
         ),
         Propagation::Copied { names, forced: true } => {
-            format!("copied although the real root has files of its own, because coreos.force_persist_ip is set: {}", names.join(", "))
+            format!(
+                "copied although the real root has files of its own, because coreos.force_persist_ip is set: {}",
+                names.join(", ")
+            )
         }
         Propagation::Copied { names, forced: false } => {
             format!("copied, because the real root has no network files of its own: {}", names.join(", "))

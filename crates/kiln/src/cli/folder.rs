@@ -35,7 +35,8 @@ pub fn read_folder(folder: &Path) -> Result<Vec<NetworkFile>, Failure> {
 /// An Ignition config's text; `-` is standard input, gzip is undone.
 pub fn read_config(path: &Path) -> Result<String, Failure> {
     let bytes = read_bounded(path)?;
-    let bytes = unpack_gzip(&bytes).with_context(|| format!("cannot read `{}`", path.display())).map_err(Failure::Refused)?;
+    let bytes =
+        unpack_gzip(&bytes).with_context(|| format!("cannot read `{}`", path.display())).map_err(Failure::Refused)?;
     String::from_utf8(bytes.into_owned())
         .with_context(|| format!("`{}` is not text", path.display()))
         .map_err(Failure::Refused)

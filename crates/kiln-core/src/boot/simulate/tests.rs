@@ -3,7 +3,8 @@
 use super::*;
 
 const DUMMY: &str = "[connection]\nid=dummy0\ntype=dummy\nautoconnect=false\ninterface-name=dummy0\n";
-const BOND: &str = "[connection]\nid=bond0\ntype=bond\ninterface-name=bond0\n\n[ipv4]\nmethod=manual\naddress1=192.0.2.7/24\n";
+const BOND: &str =
+    "[connection]\nid=bond0\ntype=bond\ninterface-name=bond0\n\n[ipv4]\nmethod=manual\naddress1=192.0.2.7/24\n";
 
 fn file(name: &str, mode: u32, text: &str) -> NetworkFile {
     NetworkFile { name: name.to_owned(), mode, content: Content::Bytes(text.as_bytes().to_vec()) }
