@@ -1,11 +1,12 @@
 //! `kiln net capture`: the profiles of a configured machine as clean keyfiles or as one nmstate document.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use kiln_core::diagnostic::{Code, Diagnostic, Severity};
-use kiln_core::keyfile::{ConnectionFile, Keyfile};
+use kiln_core::keyfile::{ConnectionFile, Keyfile, LONGEST_TEXT};
 use kiln_core::nmstate::{self, Captured};
 use kiln_core::source::SourceMap;
 
@@ -94,7 +95,10 @@ fn read_profile(path: &Path, findings: &mut Vec<Diagnostic>) -> Result<Option<Co
         findings.push(skipped(path, &reason));
         return Ok(None);
     }
-    let bytes = fs::read(path).map_err(|error| error.to_string())?;
+    // One byte more than a keyfile may have: the parser then says so.
+    let mut bytes = Vec::new();
+    let opened = File::open(path).map_err(|error| error.to_string())?;
+    opened.take(LONGEST_TEXT as u64 + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     file.keyfile = Keyfile::parse_bytes(&bytes).map_err(|error| error.to_string())?;
     Ok(Some(file))
 }
