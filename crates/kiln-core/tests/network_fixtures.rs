@@ -1,6 +1,8 @@
 //! `fixtures/network`: two sets of keyfiles, their merge with every decision, what NetworkManager does with the result, and how far the
 //! result is from the base.
 
+#![allow(clippy::unwrap_used, reason = "a test fails loudly")]
+
 #[path = "support/fixtures.rs"]
 mod fixtures;
 #[path = "support/keyfile_sets.rs"]

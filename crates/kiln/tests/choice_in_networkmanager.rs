@@ -1,10 +1,12 @@
 //! `choose` against the real NetworkManager: the profile it predicts is the one that is active on the NIC.
 
+#![allow(clippy::unwrap_used, reason = "a test fails loudly")]
+
 #[path = "support/networkmanager.rs"]
 mod networkmanager;
 
 use kiln_core::keyfile::{ConnectionFile, Keyfile};
-use kiln_core::network::choice::{Nic, choose};
+use kiln_core::network::choice::{Nic, choose_after};
 use networkmanager::Machine;
 
 const NICS: [(&str, &str); 2] = [("eth0", "52:54:00:00:00:01"), ("eth1", "52:54:00:00:00:02")];
@@ -23,8 +25,13 @@ fn file(name: &str, uuid_start: char, connection: &str) -> ConnectionFile {
 
 /// Asks both and compares; the prediction of each interface is `name=id` or `name=`.
 fn compare(test: &str, files: &[ConnectionFile]) {
+    compare_after(test, files, &[]);
+}
+
+fn compare_after(test: &str, files: &[ConnectionFile], last_active: &[(&str, u64)]) {
+    let known = last_active.iter().map(|(uuid, seconds)| (uuid.parse().unwrap(), *seconds)).collect();
     let nics = NICS.map(|(name, mac)| Nic { name: name.parse().ok(), mac: mac.parse().ok() });
-    let predicted: Vec<_> = choose(files, &nics)
+    let predicted: Vec<_> = choose_after(files, &nics, &known)
         .into_iter()
         .map(|choice| format!("{}={}", choice.nic, choice.profile.map_or(String::new(), |profile| profile.id)))
         .collect();
@@ -38,7 +45,7 @@ fn compare(test: &str, files: &[ConnectionFile]) {
         predicted.iter().filter_map(|line| line.split('=').next()).collect::<Vec<_>>().join(" "),
         predicted.join(" "),
     );
-    let machine = Machine { nics: &NICS, files, last_active: &[] };
+    let machine = Machine { nics: &NICS, files, last_active };
     let Some(session) = machine.run(test, &script) else { return };
     assert_eq!(session.output.lines().collect::<Vec<_>>(), predicted, "{test}\n{}", session.log);
 }
@@ -49,6 +56,13 @@ const PORT: &str = "type=ethernet\ninterface-name=eth0\nmaster=br0\nslave-type=b
 #[test]
 fn the_smaller_uuid_wins_a_tie() {
     compare("the_smaller_uuid_wins_a_tie", &[file("first", '2', ETH0), file("second", '1', ETH0)]);
+}
+
+#[test]
+fn the_profile_that_was_active_last_wins_a_tie() {
+    let files = [file("first", '2', ETH0), file("second", '1', ETH0)];
+    let last_active = [("20000000-0000-4000-8000-000000000000", 1_700_000_000)];
+    compare_after("the_profile_that_was_active_last_wins_a_tie", &files, &last_active);
 }
 
 #[test]

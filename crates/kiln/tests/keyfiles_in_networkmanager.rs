@@ -1,5 +1,7 @@
 //! Kiln's keyfiles before the real NetworkManager: it reads what was meant, and skips what Kiln says it skips.
 
+#![allow(clippy::unwrap_used, reason = "a test fails loudly")]
+
 #[path = "support/networkmanager.rs"]
 mod networkmanager;
 

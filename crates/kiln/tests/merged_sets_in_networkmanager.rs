@@ -1,5 +1,7 @@
 //! The results of all merge fixtures before the real NetworkManager: every file is loaded, and nothing is said against any.
 
+#![allow(clippy::unwrap_used, reason = "a test fails loudly")]
+
 #[path = "../../kiln-core/tests/support/keyfile_sets.rs"]
 mod keyfile_sets;
 #[path = "support/networkmanager.rs"]

@@ -1,5 +1,7 @@
 //! `kiln net merge` and `kiln net diff` as somebody at a shell sees them.
 
+#![allow(clippy::unwrap_used, reason = "a test fails loudly")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

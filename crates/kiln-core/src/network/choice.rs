@@ -1,20 +1,20 @@
 //! Which profile NetworkManager activates on which interface, and why.
 //!
 //! NetworkManager sorts profiles by autoconnect, then `autoconnect-priority` (higher first), then by when they were last active
-//! (recent first, never is last), then by UUID, and gives each free NIC the first that fits. At first boot nothing was ever active,
-//! so the UUID decides a tie. A controller with `autoconnect-slaves=1` takes its ports away from whatever they were doing.
+//! (recent first, never is last), then by UUID, and gives each free NIC the first that fits. At first boot nothing was ever active
+//! ([`choose`]), so the UUID decides a tie; [`choose_after`] knows what was. A controller with `autoconnect-slaves=1` takes its ports away from whatever they were doing.
 //!
 //! Not here: link state. A NIC without carrier gets nothing, and when one profile fits several NICs but may be active only once,
 //! the first link to come up gets it; such a [`Choice`] is marked as not [`certain`](Choice::certain).
 //! Surprising: `timestamp=` in the file does not count, only NetworkManager's own records do.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::profile::{MultiConnect, Profile, Reference};
 use crate::keyfile::ConnectionFile;
-use crate::net::{InterfaceName, MacAddress};
+use crate::net::{ConnectionUuid, InterfaceName, MacAddress};
 
 mod pattern;
 #[cfg(test)]
@@ -69,6 +69,11 @@ pub enum Reason {
         /// File of the next one.
         over: String,
     },
+    /// It was active more recently than the next one.
+    MoreRecent {
+        /// File of the next one.
+        over: String,
+    },
     /// Everything else is equal; its UUID sorts first.
     Uuid {
         /// File of the next one.
@@ -115,6 +120,7 @@ impl fmt::Display for Reason {
             Reason::Priority { chosen, next, over } => {
                 write!(f, "its autoconnect-priority {chosen} is above the {next} of {over}")
             }
+            Reason::MoreRecent { over } => write!(f, "it was active more recently than {over}"),
             Reason::Uuid { over } => {
                 write!(f, "its UUID sorts before that of {over}, and nothing else distinguishes them")
             }
@@ -160,12 +166,22 @@ pub fn known_nics(files: &[ConnectionFile]) -> Vec<Nic> {
     found.iter().filter(|nic| !known_better(nic)).cloned().collect()
 }
 
-/// What NetworkManager does with these NICs, and with every interface the profiles bring into being, by name.
+/// What NetworkManager does at first boot with these NICs, and with every interface the profiles bring into being, by name.
 pub fn choose(files: &[ConnectionFile], nics: &[Nic]) -> Vec<Choice> {
+    choose_after(files, nics, &LastActive::new())
+}
+
+/// When profiles were last active, in seconds since 1970 (`/var/lib/NetworkManager/timestamps`).
+pub type LastActive = BTreeMap<ConnectionUuid, u64>;
+
+/// Like [`choose`], on a machine where some profiles were active before.
+pub fn choose_after(files: &[ConnectionFile], nics: &[Nic], last_active: &LastActive) -> Vec<Choice> {
     let mut profiles = loadable(files);
     profiles.sort_by_key(|profile| {
-        (Reverse(profile.autoconnect), Reverse(profile.priority), profile.uuid, profile.file.clone())
+        let last = last_active.get(&profile.uuid).copied();
+        (Reverse(profile.autoconnect), Reverse(profile.priority), Reverse(last), profile.uuid)
     });
+    let sorted = Sorted { profiles: &profiles, last_active };
     let mut taken = BTreeSet::new();
     let mut choices = Vec::new();
     for interface in profiles
@@ -174,14 +190,20 @@ pub fn choose(files: &[ConnectionFile], nics: &[Nic]) -> Vec<Choice> {
         .filter_map(|profile| profile.interface.clone())
         .collect::<BTreeSet<_>>()
     {
-        choices.push(choose_virtual(&profiles, interface));
+        choices.push(choose_virtual(&sorted, interface));
     }
     for nic in nics {
-        choices.push(choose_for_nic(&profiles, nic, nics, &mut taken));
+        choices.push(choose_for_nic(&sorted, nic, nics, &mut taken));
     }
     pull_ports(&profiles, &mut choices);
     choices.sort_by(|a, b| a.nic.cmp(&b.nic));
     choices
+}
+
+/// The profiles in the order NetworkManager tries them.
+struct Sorted<'a> {
+    profiles: &'a [Profile],
+    last_active: &'a LastActive,
 }
 
 /// The profiles NetworkManager loads. Of several with one UUID it keeps one; by name the last, which is a guess (it prefers the
@@ -193,15 +215,15 @@ fn loadable(files: &[ConnectionFile]) -> Vec<Profile> {
     sorted
 }
 
-fn choose_virtual(sorted: &[Profile], interface: InterfaceName) -> Choice {
+fn choose_virtual(sorted: &Sorted, interface: InterfaceName) -> Choice {
     let nic = Nic::named(interface);
     let fitting: Vec<_> =
-        sorted.iter().filter(|profile| profile.is_virtual() && profile.interface == nic.name).collect();
+        sorted.profiles.iter().filter(|profile| profile.is_virtual() && profile.interface == nic.name).collect();
     let mut choice = first_that_starts(nic, &fitting, sorted);
     if choice.profile.is_none() {
         // A port that starts by itself starts its controller too, whatever the controller says.
         let wanted = fitting.iter().find_map(|controller| {
-            let port = sorted.iter().find(|port| {
+            let port = sorted.profiles.iter().find(|port| {
                 port.autoconnect && port.controller.as_ref().is_some_and(|reference| controller.is_meant_by(reference))
             })?;
             Some((*controller, port))
@@ -214,9 +236,9 @@ fn choose_virtual(sorted: &[Profile], interface: InterfaceName) -> Choice {
     choice
 }
 
-fn choose_for_nic(sorted: &[Profile], nic: &Nic, nics: &[Nic], taken: &mut BTreeSet<String>) -> Choice {
+fn choose_for_nic(sorted: &Sorted, nic: &Nic, nics: &[Nic], taken: &mut BTreeSet<String>) -> Choice {
     let free = |profile: &&Profile| profile.multi_connect == MultiConnect::Multiple || !taken.contains(&profile.file);
-    let fitting: Vec<_> = sorted.iter().filter(|profile| fits(profile, nic)).filter(free).collect();
+    let fitting: Vec<_> = sorted.profiles.iter().filter(|profile| fits(profile, nic)).filter(free).collect();
     let mut choice = first_that_starts(nic.clone(), &fitting, sorted);
     if let Some(profile) = &choice.profile {
         let rivals = nics.iter().filter(|other| fits(profile, other)).count();
@@ -227,9 +249,9 @@ fn choose_for_nic(sorted: &[Profile], nic: &Nic, nics: &[Nic], taken: &mut BTree
 }
 
 /// The first of the sorted profiles that may start, with what made it first.
-fn first_that_starts(nic: Nic, fitting: &[&Profile], all: &[Profile]) -> Choice {
+fn first_that_starts(nic: Nic, fitting: &[&Profile], sorted: &Sorted) -> Choice {
     let startable: Vec<_> =
-        fitting.iter().filter(|profile| profile.autoconnect && controller_exists(profile, all)).collect();
+        fitting.iter().filter(|profile| profile.autoconnect && controller_exists(profile, sorted.profiles)).collect();
     let lost = || {
         fitting.iter().filter(|profile| profile.autoconnect).find_map(|profile| {
             let controller = profile.controller.clone()?;
@@ -243,7 +265,11 @@ fn first_that_starts(nic: Nic, fitting: &[&Profile], all: &[Profile]) -> Choice 
         [chosen, next, ..] if chosen.priority != next.priority => {
             Reason::Priority { chosen: chosen.priority, next: next.priority, over: next.file.clone() }
         }
-        [_, next, ..] => Reason::Uuid { over: next.file.clone() },
+        [chosen, next, ..] => {
+            let [last, next_last] = [chosen, next].map(|profile| sorted.last_active.get(&profile.uuid));
+            let over = next.file.clone();
+            if last == next_last { Reason::Uuid { over } } else { Reason::MoreRecent { over } }
+        }
     };
     let profile = startable.first().map(|profile| (**profile).clone());
     let others = fitting

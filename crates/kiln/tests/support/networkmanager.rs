@@ -4,7 +4,7 @@
 //! NICs (veth ends, so the running kernel is enough) and can be asked anything with a shell script.
 //! Kernel types the host lacks (bond, VLAN, dummy) still load as profiles; they only do not come up.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test program uses a part of it; a test fails loudly")]
 
 #[path = "oracle.rs"]
 mod oracle;

@@ -1,5 +1,7 @@
 //! Outside programs as judges: present, or skipped in one line.
 
+#![allow(clippy::print_stderr, reason = "a skipped test is told")]
+
 /// Whether `program` is there. If not, says so in one line, or fails when `KILN_REQUIRE_ORACLES=1` demands it.
 pub fn present(test: &str, program: &str, package: &str) -> bool {
     let folders = std::env::var_os("PATH").unwrap_or_default();

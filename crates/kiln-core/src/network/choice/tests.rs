@@ -39,6 +39,15 @@ fn a_tie_is_decided_by_the_uuid() {
 }
 
 #[test]
+fn what_was_active_more_recently_comes_before_the_uuid() {
+    let files = [file("a", '2', ETH0), file("b", '1', ETH0)];
+    let last_active = LastActive::from([(Profile::read(&files[0]).uuid, 1_700_000_000)]);
+    let choices = choose_after(&files, &two_nics(), &last_active);
+    let expected = "eth0: a.nmconnection, because it was active more recently than b.nmconnection";
+    assert_eq!(choices[0].to_string(), expected);
+}
+
+#[test]
 fn a_profile_that_does_not_start_leaves_the_nic_alone() {
     let files = [file("a", '1', "type=ethernet\ninterface-name=eth0\nautoconnect=false")];
     assert_eq!(answers(&files)[0], "eth0: nothing, because the profiles that fit have autoconnect=false");

@@ -54,7 +54,7 @@ impl IpSettings {
     /// Reads group `ipv4` or `ipv6`.
     pub(crate) fn read(keyfile: &Keyfile, group: &str) -> IpSettings {
         let lines = numbered(keyfile, group, "address");
-        let addresses: Vec<_> = lines.iter().filter_map(|key| address(&*keyfile.get(group, key)?, group)).collect();
+        let addresses: Vec<_> = lines.iter().filter_map(|key| address(&keyfile.get(group, key)?, group)).collect();
         let gateway = keyfile.get(group, "gateway").and_then(|gateway| gateway.parse().ok());
         IpSettings {
             present: keyfile.groups().any(|candidate| candidate == group),
