@@ -197,8 +197,9 @@ fn copied_mac(view: &View<'_>, interface: &Interface<'_>, nics: &[NicMapping], f
 /// The address of a NIC, when the document or its mapping tells it.
 pub fn known_mac(view: &View<'_>, name: &str, nics: &[NicMapping]) -> Option<String> {
     let mapped = nics.iter().find(|nic| nic.name.value.as_str() == name).map(|nic| nic.mac.value.to_string());
-    let node = view.find(name)?.node;
+    // A port need not have an entry of its own.
     mapped.or_else(|| {
+        let node = view.find(name)?.node;
         ["permanent-mac-address", "mac-address"].iter().find_map(|key| text_of(node, key).map(str::to_owned))
     })
 }
