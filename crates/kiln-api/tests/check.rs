@@ -141,5 +141,6 @@ fn every_code_the_rules_use_is_registered_and_every_registered_one_used() {
             file.split("troubles.add(").skip(1).filter_map(|rest| rest.split(',').next()?.trim().parse::<u16>().ok());
         used.extend(carried);
     }
+    used.remove(&412); // of another area, and only left out here
     assert_eq!(used, own_codes());
 }

@@ -7,7 +7,9 @@
 use super::Rule;
 use super::context::Context;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::source::Sourced;
+use crate::ignition::Config;
+use crate::ignition::validate::validate;
+use crate::source::{SourceMap, Sourced};
 
 pub(super) const RULES: &[Rule] = &[ignition_overrides, installer_arguments, install_config_overrides];
 
@@ -89,7 +91,7 @@ fn check_ignition(reader: &Reader, text: &Sourced<String>, findings: &mut Vec<Di
             .cause(supported)
             .help(format!("write:\n'{}'", with_version(&parsed))),
         ),
-        Some((_, version)) if OVERRIDE_VERSIONS.contains(&version) => {}
+        Some((_, version)) if OVERRIDE_VERSIONS.contains(&version) => check_inside(reader, text, findings),
         Some((written, _)) => findings.push(
             Diagnostic::new(
                 Code(342),
@@ -103,6 +105,28 @@ fn check_ignition(reader: &Reader, text: &Sourced<String>, findings: &mut Vec<Di
             .help(format!("write it for version 3.2.0:\n'{}'", with_version(&parsed))),
         ),
     }
+}
+
+/// What is wrong inside an override. The text has no file of its own, so every finding stands at the annotation and
+/// names the field.
+fn check_inside(reader: &Reader, text: &Sourced<String>, findings: &mut Vec<Diagnostic>) {
+    let mut own = SourceMap::default();
+    let file = own.add("override", text.value.as_str());
+    let (config, mut inside) = Config::parse(file, own.file(file));
+    let Some(config) = config else {
+        return findings.extend(inside.into_iter().map(|finding| moved(reader, text, finding, None)));
+    };
+    inside.extend(validate(&config));
+    findings.extend(inside.into_iter().map(|finding| {
+        let field = finding.at.and_then(|at| config.root.path_of(at));
+        moved(reader, text, finding, field)
+    }));
+}
+
+fn moved(reader: &Reader, text: &Sourced<String>, finding: Diagnostic, field: Option<String>) -> Diagnostic {
+    let field = field.filter(|field| !field.is_empty()).map(|field| format!(", `{field}`")).unwrap_or_default();
+    let message = format!("in the Ignition override of {} `{}`{field}: {}", reader.kind, reader.name, finding.message);
+    Diagnostic { at: Some(text.at), related: Vec::new(), message, ..finding }
 }
 
 /// The same config with a version the service accepts, `ignition` first.

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, HashSet};
 use super::Rule;
 use super::context::{Context, is_base_pool};
 use super::words::{counted, listed, nearest};
-use crate::diagnostic::{Code, Diagnostic, Severity};
+use crate::diagnostic::{Code, Diagnostic};
 use crate::ignition::Config;
+use crate::ignition::validate::validate;
 use crate::world::{Pool, PoolOrigin};
 
-pub(super) const RULES: &[Rule] = &[nodes_of_two_pools, configs_of_no_pool, ignored_keys, idle_settings];
+pub(super) const RULES: &[Rule] = &[nodes_of_two_pools, configs_of_no_pool, ignition_configs, idle_settings];
 
 fn nodes_of_two_pools(context: &Context, findings: &mut Vec<Diagnostic>) {
     let custom = |pool: &&Pool| {
@@ -120,11 +121,13 @@ fn hosted(context: &Context, config: &crate::world::MachineConfig) -> bool {
     !context.world.clusters.iter().any(names)
 }
 
-/// Rendering a pool reports what stops it; what Ignition merely ignores in a MachineConfig is said here.
-fn ignored_keys(context: &Context, findings: &mut Vec<Diagnostic>) {
+/// Rendering a pool reports what stops it; what Ignition ignores, or would refuse on the node, is said here.
+fn ignition_configs(context: &Context, findings: &mut Vec<Diagnostic>) {
     for config in context.world.machine_configs.iter().filter_map(|config| config.config.as_ref()) {
-        let (_, remarks) = Config::from_node(config.clone());
-        findings.extend(remarks.into_iter().filter(|remark| remark.severity != Severity::Error));
+        let (config, remarks) = Config::from_node(config.clone());
+        findings.extend(remarks);
+        // Special bits in a mode stop the whole pool, which rendering says; that Ignition drops them is no news then.
+        findings.extend(config.iter().flat_map(validate).filter(|finding| finding.code != Code(412)));
     }
 }
 
