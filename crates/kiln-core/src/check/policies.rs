@@ -10,8 +10,16 @@ use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::document::Node;
 use crate::world::Policy;
 
-pub(super) const RULES: &[Rule] =
-    &[names, selector_values, policies_of_no_node, templates, budgets, shared_budgets, primary_interfaces];
+pub(super) const RULES: &[Rule] = &[
+    names,
+    selector_values,
+    policies_of_no_node,
+    templates,
+    desired_states,
+    budgets,
+    shared_budgets,
+    primary_interfaces,
+];
 
 fn names(context: &Context, findings: &mut Vec<Diagnostic>) {
     for policy in &context.world.policies {
@@ -127,6 +135,22 @@ fn templates(context: &Context, findings: &mut Vec<Diagnostic>) {
             )
             .help("nothing to do; interfaces named by a template are not compared with other policies"),
         );
+    }
+}
+
+/// What is wrong with a desired state whoever applies it. A policy changes a running node, so it may leave out what
+/// a whole document must say: the other findings of the renderer are about documents that make keyfiles.
+const WRONG_ANYWHERE: [u16; 8] = [201, 212, 214, 217, 218, 225, 227, 232];
+
+/// Nothing upstream reads a desired state before the nodes do.
+fn desired_states(context: &Context, findings: &mut Vec<Diagnostic>) {
+    for policy in context.world.policies.iter().filter(|policy| policy.captures.is_empty()) {
+        let Some(desired) = &policy.desired else { continue };
+        let found = crate::nmstate::render(desired).diagnostics.into_iter();
+        // nmstate refuses to render more than it refuses to read, and only the latter concerns a running node.
+        let unreadable = || nmstate::NetworkState::new_from_json(&desired.to_json().to_string()).is_err();
+        let wrong = |code: u16| WRONG_ANYWHERE.contains(&code) || (code == 200 && unreadable());
+        findings.extend(found.filter(|finding| wrong(finding.code.0)));
     }
 }
 
