@@ -6,7 +6,7 @@
 mod networkmanager;
 
 use kiln_core::keyfile::{ConnectionFile, Keyfile};
-use kiln_core::network::profile::{IpSettings, Profile};
+use kiln_core::network::profile::{IpSettings, Profile, ignored_values};
 
 fn ethernet(id: &str, interface: &str) -> Keyfile {
     let mut keyfile = Keyfile::default();
@@ -179,4 +179,39 @@ fn networkmanager_reads_the_same_addresses_and_routes() {
 
 fn join(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn networkmanager_ignores_exactly_the_values_kiln_says_it_ignores() {
+    let text = "[connection]\ntype=vlan\ninterface-name=v0\nautoconnect=no\nautoconnect-priority=1000\n\
+        [ethernet]\nmac-address=52:54:00\n[vlan]\nid=4096\nparent=eth0\n\
+        [ipv4]\nmethod=auto\nmay-fail=False\nnever-default=true\naddress1=299.0.0.1/24\naddress2=192.0.2.1/24\n\
+        address3=192.0.2/24\ndns=192.0.2.53,192.0.2.54;192.0.2.55;\nroute1=default,192.0.2.1\nroute2=10.0.0.0/8\n\
+        [ipv6]\nmethod=auto\naddress1=192.0.2.1/24\ndns=fd00::53;\n";
+    let bond = "[connection]\ntype=bond\ninterface-name=b0\n[bond]\nmode=lacp\n";
+    let files: Vec<_> = [("vlan", text), ("bond", bond)]
+        .map(|(name, text)| ConnectionFile::new(format!("{name}.nmconnection"), Keyfile::parse(text).unwrap()))
+        .into();
+    let ignored: Vec<_> = files.iter().flat_map(|file| ignored_values(&file.keyfile)).collect();
+    let values: Vec<_> = ignored.iter().map(|ignored| format!("{}={}", ignored.key, ignored.value)).collect();
+    let expected = [
+        "autoconnect=no",
+        "may-fail=False",
+        "autoconnect-priority=1000",
+        "mac-address=52:54:00",
+        "id=4096",
+        "address1=299.0.0.1/24",
+        "address3=192.0.2/24",
+        "route1=default,192.0.2.1",
+        "dns=192.0.2.53,192.0.2.54",
+        "address1=192.0.2.1/24",
+        "mode=lacp",
+    ];
+    assert_eq!(values, expected);
+    let test = "networkmanager_ignores_exactly_the_values_kiln_says_it_ignores";
+    let Some(loaded) = networkmanager::load(test, &files) else { return };
+    assert_eq!(loaded.profiles.len(), 2);
+    assert_eq!(loaded.warnings.len(), expected.len(), "{:#?}", loaded.warnings);
+    assert_eq!(loaded.value("vlan.nmconnection", "ipv4.addresses"), "192.0.2.1/24");
+    assert_eq!(loaded.value("vlan.nmconnection", "connection.autoconnect"), "yes");
 }

@@ -15,11 +15,12 @@ use crate::document::Node;
 use crate::ignition::{ConfigFile, Contents};
 use crate::keyfile::{ConnectionFile, Keyfile};
 use crate::network::choice::{Nic, Reason, choose, known_nics};
-use crate::network::profile::{Profile, Reference, Refusal};
+use crate::network::profile::{Profile, Reference, Refusal, ignored_values};
 use crate::nmstate::bind_to_macs;
 use crate::source::Location;
 
-pub(super) const RULES: &[Rule] = &[unreadable_keyfiles, refused_keyfiles, two_sets_of_profiles];
+pub(super) const RULES: &[Rule] =
+    &[unreadable_keyfiles, refused_keyfiles, ignored_keyfile_values, two_sets_of_profiles];
 
 fn unreadable_keyfiles(context: &Context, findings: &mut Vec<Diagnostic>) {
     for config in &context.world.machine_configs {
@@ -99,6 +100,23 @@ fn refused_keyfiles(context: &Context, findings: &mut Vec<Diagnostic>) {
                 )
                 .help("repair the contents of the file, or remove it from the MachineConfig"),
         );
+    }
+}
+
+fn ignored_keyfile_values(context: &Context, findings: &mut Vec<Diagnostic>) {
+    for PoolFile { file, at } in context.pools.values().flat_map(pool_files).flatten() {
+        if Profile::refusal(&file).is_some() {
+            continue;
+        }
+        for ignored in ignored_values(&file.keyfile) {
+            let place =
+                format!("`{}={}` in [{}] of the keyfile `{}`", ignored.key, ignored.value, ignored.group, file.name);
+            findings.push(
+                Diagnostic::new(Code(140), at, format!("{place} has no effect: {}", ignored.reason))
+                    .cause("NetworkManager passes over a value it cannot read and loads the rest of the file")
+                    .help(format!("correct `{}` in [{}], or remove the line", ignored.key, ignored.group)),
+            );
+        }
     }
 }
 

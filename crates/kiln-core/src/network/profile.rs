@@ -14,11 +14,13 @@ use std::str::FromStr;
 use crate::keyfile::{ConnectionFile, Keyfile};
 use crate::net::{ConnectionUuid, InterfaceName, MacAddress, VlanId};
 
+mod ignored_values;
 mod ip;
 mod refusal;
 #[cfg(test)]
 mod tests;
 
+pub use ignored_values::{IgnoredValue, ignored_values};
 pub(crate) use ip::numbered;
 pub use ip::{IpSettings, Route};
 pub use refusal::Refusal;

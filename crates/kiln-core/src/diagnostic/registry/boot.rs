@@ -16,4 +16,5 @@ super::codes! {
     0126 Note "hosts added to a pool later will lose their declared network",
     0127 Error "a forced profile lands in a file NetworkManager ignores",
     0128 Error "NetworkManager refuses a keyfile",
+    0140 Warning "NetworkManager ignores a value of a keyfile",
 }

@@ -107,12 +107,12 @@ fn route(keyfile: &Keyfile, group: &str, key: &str) -> Option<Route> {
     })
 }
 
-fn parts(text: &str) -> Vec<String> {
+pub(super) fn parts(text: &str) -> Vec<String> {
     text.split([',', ';']).map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
 }
 
 /// The network the parts begin with, and the parts behind it.
-fn network(parts: &[String], group: &str) -> Option<(IpNet, Vec<String>)> {
+pub(super) fn network(parts: &[String], group: &str) -> Option<(IpNet, Vec<String>)> {
     let (first, rest) = parts.split_first()?;
     let (address, prefix, rest) = match (first.split_once('/'), rest.split_first()) {
         (Some((address, prefix)), _) => (address, prefix.parse().ok()?, rest),
