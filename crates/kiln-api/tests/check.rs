@@ -1,6 +1,8 @@
 //! Every folder in `fixtures/check`: what `kiln_core::check` says about `input.yaml`, word for word, and that
 //! `repaired.yaml`, where there is one, needs no repair any more.
 
+#![allow(clippy::unwrap_used, reason = "a test fails loudly")]
+
 #[path = "support/cases.rs"]
 mod cases;
 
