@@ -1,4 +1,5 @@
 //! `kiln ignition validate` as it is typed: what it prints, where, and how it ends.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may panic and must say what it skips")]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

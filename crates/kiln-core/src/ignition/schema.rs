@@ -147,6 +147,8 @@ const fn zero(field: Field) -> Field {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ignition::Config;
+    use crate::source::SourceMap;
 
     #[test]
     fn letter_case_does_not_hide_a_field_from_go() {
@@ -157,21 +159,56 @@ mod tests {
         assert_eq!(root.field_any_case("storag").map(|f| f.name), None);
     }
 
-    /// The typed crate was generated from the official JSON schemas: what it writes for a full config must be known here.
-    #[test]
-    fn no_object_lists_a_field_twice() {
-        fn walk(object: &Object, seen: &mut Vec<&'static str>) {
-            for (index, field) in object.fields.iter().enumerate() {
-                assert!(object.fields[..index].iter().all(|other| other.name != field.name), "{}", field.name);
-                if let Type::Object(inner) | Type::Objects(inner) = field.holds {
-                    seen.push(inner.name);
-                    walk(inner, seen);
-                }
-            }
+    /// A value for every field of an object, however new.
+    fn full(object: &Object) -> serde_json::Value {
+        let value = |holds| match holds {
+            Type::String => "x".into(),
+            Type::Integer => 1.into(),
+            Type::Boolean => true.into(),
+            Type::Strings => serde_json::json!(["x"]),
+            Type::Object(inner) => full(inner),
+            Type::Objects(inner) => serde_json::json!([full(inner)]),
+        };
+        object.fields.iter().map(|field| (field.name.to_owned(), value(field.holds))).collect()
+    }
+
+    fn keys(value: &serde_json::Value, path: &str, found: &mut Vec<String>) {
+        for (key, inner) in value.as_object().into_iter().flatten() {
+            found.push(format!("{path}.{key}"));
+            keys(inner, &format!("{path}.{key}"), found);
         }
-        let mut seen = Vec::new();
-        walk(root(SpecVersion::V3_6), &mut seen);
-        walk(root(SpecVersion::V2_2), &mut seen);
-        assert!(seen.contains(&"partition"));
+        for inner in value.as_array().into_iter().flatten() {
+            keys(inner, &format!("{path}.0"), found);
+        }
+    }
+
+    /// The `ignition-config` crate is generated from the official schemas, so each version must know the same fields.
+    #[test]
+    fn each_version_knows_the_fields_the_official_schema_has() {
+        for version in SpecVersion::all().filter(|version| !version.is_v2()) {
+            let mut written = full(root(version));
+            written["ignition"]["version"] = version.to_string().into();
+            let (typed, unused) = ignition_config::Config::parse_str(&written.to_string()).unwrap();
+            let mut unused: Vec<String> =
+                unused.iter().map(|key| key.to_string().replace("unused key: ", "")).collect();
+
+            let mut sources = SourceMap::default();
+            let file = sources.add("full.ign", written.to_string());
+            let (config, findings) = Config::parse(file, sources.file(file));
+            let config = config.unwrap();
+            let mut newer: Vec<String> = findings
+                .iter()
+                .map(|finding| format!("$.{}", config.root.path_of(finding.at.unwrap()).unwrap().replace("[0]", ".0")))
+                .collect();
+            unused.sort();
+            newer.sort();
+            assert_eq!(newer, unused, "{version}");
+
+            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+            keys(&written, "$", &mut ours);
+            keys(&serde_json::to_value(&typed).unwrap(), "$", &mut theirs);
+            theirs.retain(|key| !ours.contains(key));
+            assert_eq!(theirs, [""; 0], "{version} has fields the table lacks");
+        }
     }
 }
