@@ -123,7 +123,7 @@ fn ignored_keyfile_values(context: &Context, findings: &mut Vec<Diagnostic>) {
 /// What is wrong with two sets together, told once for all hosts it happens to.
 #[derive(Default)]
 struct Troubles {
-    found: BTreeMap<(Location, u16, String), (Trouble, Vec<String>)>,
+    found: BTreeMap<(Location, Code, String), (Trouble, Vec<String>)>,
 }
 
 struct Trouble {
@@ -133,7 +133,7 @@ struct Trouble {
 }
 
 impl Troubles {
-    fn add(&mut self, code: u16, at: Location, trouble: Trouble, host: &HostView) {
+    fn add(&mut self, code: Code, at: Location, trouble: Trouble, host: &HostView) {
         let (_, hosts) = self.found.entry((at, code, trouble.message.clone())).or_insert((trouble, Vec::new()));
         hosts.push(host.host.meta.id.name.clone());
     }
@@ -155,7 +155,7 @@ fn two_sets_of_profiles(context: &Context, findings: &mut Vec<Diagnostic>) {
     }
     for ((at, code, _), (trouble, hosts)) in troubles.found {
         findings.push(
-            Diagnostic::new(Code(code), at, format!("{} on host {}", trouble.message, listed(&hosts)))
+            Diagnostic::new(code, at, format!("{} on host {}", trouble.message, listed(&hosts)))
                 .cause(trouble.cause)
                 .help(trouble.help),
         );
@@ -181,7 +181,7 @@ fn judge_together(context: &Context, host: &HostView, pool: &[PoolFile], trouble
             other => other.to_string(),
         };
         troubles.add(
-            122,
+            Code(122),
             at,
             Trouble {
                 message: format!(
@@ -203,7 +203,7 @@ fn judge_together(context: &Context, host: &HostView, pool: &[PoolFile], trouble
         let Some(at) = place(&profile.file) else { continue };
         if let Some(missing) = missing_below(profile, &profiles) {
             troubles.add(
-                124,
+                Code(124),
                 at,
                 Trouble {
                     message: format!("the pool's `{}` needs `{missing}`, which no profile makes", profile.file),
@@ -219,7 +219,7 @@ fn judge_together(context: &Context, host: &HostView, pool: &[PoolFile], trouble
         if profile.kind.as_deref() == Some("bond") && !profiles.iter().any(is_port) {
             let name = profile.interface.as_ref().map_or(profile.id.as_str(), |name| name.as_str());
             troubles.add(
-                125,
+                Code(125),
                 at,
                 Trouble {
                     message: format!("the pool's bond `{}` has no ports", profile.file),
