@@ -36,8 +36,22 @@ pub struct Merged {
 /// A file of the result on its way.
 struct Draft {
     file: ConnectionFile,
-    /// The overlay had a part in it.
-    from_overlay: bool,
+    origin: Origin,
+}
+
+/// Which side a draft is from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Base,
+    Overlay,
+    Both,
+}
+
+impl Draft {
+    /// Whether the overlay had a part in it.
+    fn from_overlay(&self) -> bool {
+        self.origin != Origin::Base
+    }
 }
 
 /// Merges; where both sides speak the overlay wins.
@@ -50,11 +64,12 @@ pub fn merge(base: &[ConnectionFile], overlay: &[ConnectionFile]) -> Merged {
     let pairs = pairing::pair(sets.base, sets.overlay);
 
     let mut drafts = join(&base, &overlay, &sets, &pairs, &mut decisions);
-    let renames = references::Renames::of(sets.base, &drafts, &pairs);
+    let mut renames = references::Renames::of(sets.base, &drafts, &pairs);
     add_rest_of_overlay(&mut drafts, &overlay, &pairs, &mut decisions);
-    replace_other_kinds(&mut drafts, &mut decisions);
+    replace_other_kinds(&mut drafts, &mut renames, &mut decisions);
     references::follow(&mut drafts, &renames, &mut decisions);
-    for draft in &mut drafts {
+    references::follow_kinds(&mut drafts, &mut decisions);
+    for draft in drafts.iter_mut().filter(|draft| draft.origin == Origin::Both) {
         remove_contradictions(&mut draft.file, &mut decisions);
     }
     preference::settle(&mut drafts, &mut decisions);
@@ -91,7 +106,7 @@ fn join(
     let mut drafts = Vec::new();
     for (place, file) in base.iter().enumerate() {
         let Some(pair) = pairs.iter().find(|pair| pair.first == place) else {
-            drafts.push(Draft { file: file.clone(), from_overlay: false });
+            drafts.push(Draft { file: file.clone(), origin: Origin::Base });
             continue;
         };
         let theirs = &overlay[pair.second];
@@ -110,7 +125,7 @@ fn join(
             });
             fields::merge_fields(&file.keyfile, &theirs.keyfile, &file.name, sets, decisions)
         };
-        drafts.push(Draft { file: ConnectionFile::new(file.name.clone(), keyfile), from_overlay: true });
+        drafts.push(Draft { file: ConnectionFile::new(file.name.clone(), keyfile), origin: Origin::Both });
     }
     drafts
 }
@@ -138,14 +153,14 @@ fn add_rest_of_overlay(
             decisions.push(Decision::Renamed { from: file.name.clone(), to: to.clone() });
             file.name = to;
         }
-        drafts.push(Draft { file, from_overlay: true });
+        drafts.push(Draft { file, origin: Origin::Overlay });
     }
 }
 
 /// An interface is one kind of device: a bond of the overlay ends a bridge of that name in the base.
-fn replace_other_kinds(drafts: &mut Vec<Draft>, decisions: &mut Vec<Decision>) {
+fn replace_other_kinds(drafts: &mut Vec<Draft>, renames: &mut references::Renames, decisions: &mut Vec<Decision>) {
     let mut virtual_interfaces = BTreeMap::new();
-    for profile in drafts.iter().filter(|draft| draft.from_overlay).map(|draft| Profile::read(&draft.file)) {
+    for profile in drafts.iter().filter(|draft| draft.from_overlay()).map(|draft| Profile::read(&draft.file)) {
         if let (true, Some(interface)) = (profile.is_virtual(), profile.interface.clone()) {
             virtual_interfaces.insert(interface, profile);
         }
@@ -153,13 +168,14 @@ fn replace_other_kinds(drafts: &mut Vec<Draft>, decisions: &mut Vec<Decision>) {
     drafts.retain(|draft| {
         let ours = Profile::read(&draft.file);
         let theirs = ours.interface.as_ref().and_then(|interface| virtual_interfaces.get(interface));
-        let (Some(theirs), false, true) = (theirs, draft.from_overlay, ours.is_virtual()) else { return true };
+        let (Some(theirs), false, true) = (theirs, draft.from_overlay(), ours.is_virtual()) else { return true };
         if ours.kind == theirs.kind {
             return true;
         }
         let kinds = [&ours, theirs].map(|profile| profile.kind.as_deref().unwrap_or("device"));
         let interface = ours.interface.as_ref().map_or("", |name| name.as_str());
         let reason = format!("{interface} cannot be both a {} and a {}", kinds[0], kinds[1]);
+        renames.add_uuid(ours.uuid, theirs.uuid);
         decisions.push(Decision::Replaced { base: ours.file, overlay: theirs.file.clone(), reason });
         false
     });
@@ -172,7 +188,8 @@ fn remove_contradictions(file: &mut ConnectionFile, decisions: &mut Vec<Decision
         let mut drop = |what: &str, reason: String| {
             decisions.push(Decision::Dropped { file: file.name.clone(), what: format!("[{group}] {what}"), reason });
         };
-        if let (Some(controller), true) = (&profile.controller, settings.present) {
+        let says_nothing = matches!(settings.method.as_deref(), None | Some("disabled" | "ignore"));
+        if let (Some(controller), true, false) = (&profile.controller, settings.present, says_nothing) {
             drop("with all it says", format!("a port of {controller} has no addresses of its own"));
             file.keyfile.remove_group(group);
             continue;

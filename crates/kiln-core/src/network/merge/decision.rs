@@ -165,7 +165,7 @@ impl fmt::Display for Decision {
             }
             Decision::Dropped { file, what, reason } => write!(f, "{file} {what} was left out: {reason}"),
             Decision::Followed { file, group, key, from, to } => {
-                write!(f, "{file} [{group}] {key}: `{from}` is now called `{to}`")
+                write!(f, "{file} [{group}] {key}: `{from}` became `{to}`, following its profile")
             }
             Decision::Dangling { file, what, reference, left_out: true } => {
                 write!(f, "{file} was left out: its {what} is {reference}, and no profile of either side is that")

@@ -6,7 +6,7 @@ use super::decision::Decision;
 use super::{Draft, Pair};
 use crate::keyfile::Keyfile;
 use crate::net::ConnectionUuid;
-use crate::network::meaning::is_reference;
+use crate::network::meaning::{find, is_reference};
 use crate::network::profile::{Profile, Reference};
 
 /// What profiles of the base are called after they were joined.
@@ -33,6 +33,11 @@ impl Renames {
         renames
     }
 
+    /// A profile was replaced by another.
+    pub(super) fn add_uuid(&mut self, before: ConnectionUuid, after: ConnectionUuid) {
+        self.uuids.insert(before, after);
+    }
+
     fn new_name(&self, value: &str, provided: &[Profile]) -> Option<String> {
         let reference = Reference::from(value);
         if provided.iter().any(|profile| profile.is_meant_by(&reference)) {
@@ -56,6 +61,27 @@ pub(super) fn follow(drafts: &mut [Draft], renames: &Renames, decisions: &mut Ve
             decisions.push(Decision::Followed { file: draft.file.name.clone(), group, key, from, to });
         }
         follow_secondaries(draft, renames, &profiles, decisions);
+    }
+}
+
+/// A port says what kind its controller is; when the overlay made that another kind, the port must say so too.
+pub(super) fn follow_kinds(drafts: &mut [Draft], decisions: &mut Vec<Decision>) {
+    let controllers: Vec<_> = drafts
+        .iter()
+        .filter(|draft| draft.from_overlay())
+        .map(|draft| Profile::read(&draft.file))
+        .filter(|profile| matches!(profile.kind.as_deref(), Some("bond" | "bridge" | "team" | "vrf")))
+        .collect();
+    for draft in drafts {
+        let port = Profile::read(&draft.file);
+        let Some((reference, from)) = port.controller.zip(port.port_type) else { continue };
+        let controller = controllers.iter().find(|controller| controller.is_meant_by(&reference));
+        let Some(to) = controller.and_then(|controller| controller.kind.clone()).filter(|kind| *kind != from) else {
+            continue;
+        };
+        let (group, key) = find(&draft.file.keyfile, "connection", "slave-type").unwrap_or_default();
+        draft.file.keyfile.set(&group, &key, &to);
+        decisions.push(Decision::Followed { file: draft.file.name.clone(), group, key, from, to });
     }
 }
 
