@@ -49,7 +49,7 @@ enum Origin {
 
 impl Draft {
     /// Whether the overlay had a part in it.
-    fn from_overlay(&self) -> bool {
+    fn has_overlay(&self) -> bool {
         self.origin != Origin::Base
     }
 }
@@ -160,7 +160,7 @@ fn add_rest_of_overlay(
 /// An interface is one kind of device: a bond of the overlay ends a bridge of that name in the base.
 fn replace_other_kinds(drafts: &mut Vec<Draft>, renames: &mut references::Renames, decisions: &mut Vec<Decision>) {
     let mut virtual_interfaces = BTreeMap::new();
-    for profile in drafts.iter().filter(|draft| draft.from_overlay()).map(|draft| Profile::read(&draft.file)) {
+    for profile in drafts.iter().filter(|draft| draft.has_overlay()).map(|draft| Profile::read(&draft.file)) {
         if let (true, Some(interface)) = (profile.is_virtual(), profile.interface.clone()) {
             virtual_interfaces.insert(interface, profile);
         }
@@ -168,7 +168,7 @@ fn replace_other_kinds(drafts: &mut Vec<Draft>, renames: &mut references::Rename
     drafts.retain(|draft| {
         let ours = Profile::read(&draft.file);
         let theirs = ours.interface.as_ref().and_then(|interface| virtual_interfaces.get(interface));
-        let (Some(theirs), false, true) = (theirs, draft.from_overlay(), ours.is_virtual()) else { return true };
+        let (Some(theirs), false, true) = (theirs, draft.has_overlay(), ours.is_virtual()) else { return true };
         if ours.kind == theirs.kind {
             return true;
         }

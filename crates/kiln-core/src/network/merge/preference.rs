@@ -42,8 +42,8 @@ pub(super) fn settle(drafts: &mut [Draft], decisions: &mut Vec<Decision>) {
 fn overlaps(drafts: &[Draft]) -> Vec<(usize, usize)> {
     let profiles: Vec<_> = drafts.iter().map(|draft| Profile::read(&draft.file)).collect();
     let mut pairs = Vec::new();
-    for (theirs, _) in drafts.iter().enumerate().filter(|(_, draft)| draft.from_overlay()) {
-        for (ours, _) in drafts.iter().enumerate().filter(|(_, draft)| !draft.from_overlay()) {
+    for (theirs, _) in drafts.iter().enumerate().filter(|(_, draft)| draft.has_overlay()) {
+        for (ours, _) in drafts.iter().enumerate().filter(|(_, draft)| !draft.has_overlay()) {
             let [a, b] = [theirs, ours].map(|place| &profiles[place]);
             if a.autoconnect && b.autoconnect && overlap(a, b) {
                 pairs.push(if is_specific(a) || !is_specific(b) { (theirs, ours) } else { (ours, theirs) });
@@ -71,7 +71,7 @@ fn is_specific(profile: &Profile) -> bool {
 /// Makes `winner` win over `loser`; whether something had to be changed.
 fn prefer(drafts: &mut [Draft], winner: usize, loser: usize, decisions: &mut Vec<Decision>) -> bool {
     let [first, second] = [winner, loser].map(|place| Profile::read(&drafts[place].file));
-    let wanted_by_overlay = drafts[loser].from_overlay()
+    let wanted_by_overlay = drafts[loser].has_overlay()
         && second.priority > first.priority
         && drafts[loser].file.keyfile.raw("connection", "autoconnect-priority").is_some();
     if first.priority > second.priority || wanted_by_overlay {

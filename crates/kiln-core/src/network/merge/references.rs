@@ -68,7 +68,7 @@ pub(super) fn follow(drafts: &mut [Draft], renames: &Renames, decisions: &mut Ve
 pub(super) fn follow_kinds(drafts: &mut [Draft], decisions: &mut Vec<Decision>) {
     let controllers: Vec<_> = drafts
         .iter()
-        .filter(|draft| draft.from_overlay())
+        .filter(|draft| draft.has_overlay())
         .map(|draft| Profile::read(&draft.file))
         .filter(|profile| matches!(profile.kind.as_deref(), Some("bond" | "bridge" | "team" | "vrf")))
         .collect();
