@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(root, None, "{text}");
         let found = &findings[0];
         let at = found.at.unwrap().span;
-        format!("{}..{} {}", at.start, at.end, found.message)
+        format!("{}..{} {}: {}", at.start, at.end, found.code, found.message)
     }
 
     #[test]
@@ -481,27 +481,27 @@ mod tests {
     #[test]
     fn broken_text_is_refused_with_its_place() {
         for (text, expected) in [
-            ("", "0..0 the text is empty"),
-            (" \n", "0..2 the text is empty"),
-            ("\u{feff}{}", "0..3 the text begins with a byte-order mark"),
-            ("{} x", "3..4 expected the end of the text, found `x`"),
-            ("{}{}", "2..3 expected the end of the text, found `{`"),
-            ("[1,]", "3..4 expected a value, found `]`"),
-            ("{\"a\":1,}", "7..8 expected a key in double quotes, found `}`"),
-            ("{a:1}", "1..2 expected a key in double quotes, found `a`"),
-            ("{\"a\" 1}", "5..6 expected `:` behind the key, found `1`"),
-            ("[1 2]", "3..4 expected `,` or `]`, found `2`"),
-            ("[1", "2..2 expected `,` or `]`, but the text ends"),
-            ("\"a", "0..1 a string is never closed"),
-            ("\"a\nb\"", "2..3 a string contains the control character U+000A"),
-            (r#""\x""#, "1..3 `\\x` is not an escape JSON knows"),
-            (r#""\u12g4""#, "1..3 `\\u` is not followed by four hex digits"),
-            ("0644", "0..4 `0644` begins with a zero"),
-            ("1.", "2..2 expected a digit behind the decimal point, but the text ends"),
-            ("-", "1..1 expected a digit behind `-`, but the text ends"),
-            ("1e", "2..2 expected a digit in the exponent, but the text ends"),
-            ("tru", "0..1 expected a value, found `t`"),
-            ("// x", "0..1 expected a value, found `/`"),
+            ("", "0..0 KLN0400: the text is empty"),
+            (" \n", "0..2 KLN0400: the text is empty"),
+            ("\u{feff}{}", "0..3 KLN0400: the text begins with a byte-order mark"),
+            ("{} x", "3..4 KLN0400: expected the end of the text, found `x`"),
+            ("{}{}", "2..3 KLN0400: expected the end of the text, found `{`"),
+            ("[1,]", "3..4 KLN0400: expected a value, found `]`"),
+            ("{\"a\":1,}", "7..8 KLN0400: expected a key in double quotes, found `}`"),
+            ("{a:1}", "1..2 KLN0400: expected a key in double quotes, found `a`"),
+            ("{\"a\" 1}", "5..6 KLN0400: expected `:` behind the key, found `1`"),
+            ("[1 2]", "3..4 KLN0400: expected `,` or `]`, found `2`"),
+            ("[1", "2..2 KLN0400: expected `,` or `]`, but the text ends"),
+            ("\"a", "0..1 KLN0400: a string is never closed"),
+            ("\"a\nb\"", "2..3 KLN0400: a string contains the control character U+000A"),
+            (r#""\x""#, "1..3 KLN0400: `\\x` is not an escape JSON knows"),
+            (r#""\u12g4""#, "1..3 KLN0400: `\\u` is not followed by four hex digits"),
+            ("0644", "0..4 KLN0400: `0644` begins with a zero"),
+            ("1.", "2..2 KLN0400: expected a digit behind the decimal point, but the text ends"),
+            ("-", "1..1 KLN0400: expected a digit behind `-`, but the text ends"),
+            ("1e", "2..2 KLN0400: expected a digit in the exponent, but the text ends"),
+            ("tru", "0..1 KLN0400: expected a value, found `t`"),
+            ("// x", "0..1 KLN0400: expected a value, found `/`"),
         ] {
             assert_eq!(refusal(text), expected, "{text:?}");
         }
@@ -525,9 +525,9 @@ mod tests {
     #[test]
     fn depth_and_number_of_values_are_bounded() {
         let deep = "[".repeat(200_000);
-        assert_eq!(refusal(&deep), "129..130 lists and objects are nested more than 128 levels deep");
+        assert_eq!(refusal(&deep), "129..130 KLN0402: lists and objects are nested more than 128 levels deep");
         let many = format!("[{}1]", "1,".repeat(MAX_VALUES));
-        assert_eq!(refusal(&many), "1999999..2000000 the document has more than 1000000 values");
+        assert_eq!(refusal(&many), "1999999..2000000 KLN0402: the document has more than 1000000 values");
     }
 
     proptest! {

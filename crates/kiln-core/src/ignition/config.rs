@@ -224,5 +224,4 @@ fn with_zero_values(node: &Node, object: &'static Object) -> Node {
 }
 
 #[cfg(test)]
-#[path = "config_tests.rs"]
 mod tests;

@@ -162,5 +162,4 @@ fn clean_path(path: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "validate/tests.rs"]
 mod tests;
