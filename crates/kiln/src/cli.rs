@@ -10,7 +10,6 @@ mod boot;
 mod check;
 mod completions;
 mod explain;
-mod folder;
 mod ignition;
 pub mod load;
 mod net;

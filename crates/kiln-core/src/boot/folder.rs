@@ -85,8 +85,7 @@ impl NetworkFile {
             Content::Remote(url) => return Err(NotLoaded::Remote(url.clone())),
             Content::Bytes(bytes) => bytes,
         };
-        let text = std::str::from_utf8(bytes).map_err(|error| NotLoaded::Text(error.to_string()))?;
-        let keyfile = Keyfile::parse(text).map_err(|error| NotLoaded::Text(error.to_string()))?;
+        let keyfile = Keyfile::parse_bytes(bytes).map_err(|error| NotLoaded::Text(error.to_string()))?;
         Ok(ConnectionFile { name: self.name.clone(), mode: self.mode, keyfile })
     }
 

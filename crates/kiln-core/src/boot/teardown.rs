@@ -8,7 +8,7 @@ use super::folder::{Content, NetworkFile};
 use super::initrd;
 use super::kargs::Kargs;
 use crate::ignition::{Config, Contents};
-use crate::keyfile::{ConnectionFile, Keyfile};
+use crate::keyfile::ConnectionFile;
 
 /// The only file below `network-scripts` that does not count as configuration.
 const SCRIPTS_README: &str = "readme-ifcfg-rh.txt";
@@ -165,15 +165,8 @@ pub fn blocking_files(real_root: &RealRoot) -> Vec<String> {
 
 /// A file that is no keyfile cannot be one of the default profiles.
 fn is_default(initramfs: &[NetworkFile], kargs: &Kargs) -> bool {
-    let parse = |file: &NetworkFile| match &file.content {
-        Content::Bytes(bytes) => Keyfile::parse(std::str::from_utf8(bytes).ok()?).ok(),
-        Content::Remote(_) | Content::Directory => None,
-    };
-    let profiles: Option<Vec<ConnectionFile>> = initramfs
-        .iter()
-        .map(|file| Some(ConnectionFile { name: file.name.clone(), mode: file.mode, keyfile: parse(file)? }))
-        .collect();
-    profiles.is_some_and(|profiles| initrd::is_default(&profiles, kargs))
+    let profiles: Result<Vec<ConnectionFile>, _> = initramfs.iter().map(NetworkFile::parse).collect();
+    profiles.is_ok_and(|profiles| initrd::is_default(&profiles, kargs))
 }
 
 fn decide_hostname(

@@ -1,23 +1,21 @@
 //! `kiln boot`: what stock CoreOS will end up with, and what Kiln would make of it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
-use kiln_core::boot::folder::NetworkFile;
 use kiln_core::boot::kargs::Kargs;
 use kiln_core::boot::simulate::{CopyLayout, FirstBoot, compose, simulate};
 use kiln_core::boot::teardown::RealRoot;
-use kiln_core::ignition::Config;
 use kiln_core::source::SourceMap;
 
 use super::check::ReportFormat;
-use super::folder::{self, read_folder};
+use super::ignition::read::read_config;
 use super::output::{self, Failure};
 use super::{Outcome, PrintFormat, report};
+use read::{read_folder, read_real_root};
 
 mod print;
+mod read;
 
 /// The verbs of `kiln boot`.
 #[derive(Debug, Subcommand)]
@@ -91,38 +89,14 @@ pub fn run(command: &BootCommand) -> Result<Outcome, Failure> {
 fn real_root(args: &SimulateArgs) -> Result<Option<RealRoot>, Failure> {
     match (&args.ignition, &args.real_root) {
         (Some(config), _) => from_ignition(config),
-        (None, Some(root)) => from_folder(root).map(Some),
+        (None, Some(root)) => read_real_root(root).map(Some),
         (None, None) => Ok(Some(RealRoot::default())),
     }
 }
 
 fn from_ignition(path: &Path) -> Result<Option<RealRoot>, Failure> {
-    let mut sources = SourceMap::default();
-    let text = folder::read_config(path)?;
-    let file = sources.add(path.display().to_string(), text);
-    let (config, findings) = Config::parse(file, sources.file(file));
+    let (mut sources, mut findings) = (SourceMap::default(), Vec::new());
+    let config = read_config(path, &mut sources, &mut findings)?;
     report::print(&sources, &findings, ReportFormat::Human)?;
     Ok(config.map(|config| RealRoot::from_config(&config)))
-}
-
-fn from_folder(root: &Path) -> Result<RealRoot, Failure> {
-    if !root.is_dir() {
-        return Err(Failure::refused(anyhow::anyhow!("`{}` is not a folder", root.display())));
-    }
-    let below = |path: &str| -> Result<Vec<NetworkFile>, Failure> {
-        let folder = root.join(path);
-        if folder.is_dir() { read_folder(&folder) } else { Ok(Vec::new()) }
-    };
-    let hostname = root.join("etc/hostname");
-    let hostname = if hostname.exists() {
-        let text = fs::read_to_string(&hostname).with_context(|| format!("cannot read `{}`", hostname.display()))?;
-        Some(text.trim().to_owned())
-    } else {
-        None
-    };
-    Ok(RealRoot {
-        system_connections: below("etc/NetworkManager/system-connections")?,
-        network_scripts: below("etc/sysconfig/network-scripts")?,
-        hostname,
-    })
 }

@@ -9,7 +9,7 @@ use super::{Outcome, PrintFormat, check::ReportFormat, output::Failure};
 mod convert;
 mod merge;
 mod pointer;
-mod read;
+pub(super) mod read;
 mod render;
 mod validate;
 
