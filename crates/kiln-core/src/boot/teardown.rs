@@ -95,6 +95,20 @@ pub enum Propagation {
     },
 }
 
+impl Propagation {
+    /// One word, for programs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Propagation::Forbidden => "forbidden",
+            Propagation::Nothing => "nothing",
+            Propagation::Default => "default",
+            Propagation::Blocked { .. } => "blocked",
+            Propagation::Copied { forced: true, .. } => "forced",
+            Propagation::Copied { forced: false, .. } => "copied",
+        }
+    }
+}
+
 /// Everything the script decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Teardown {

@@ -78,15 +78,7 @@ fn the_decision_follows_the_table() {
     ] {
         let mut boot = boot(kargs, &[], &[]);
         boot.real_root.network_scripts = scripts.to_vec();
-        let decided = match simulate(&boot).propagation {
-            Propagation::Forbidden => "forbidden",
-            Propagation::Nothing => "nothing",
-            Propagation::Default => "default",
-            Propagation::Blocked { .. } => "blocked",
-            Propagation::Copied { forced: true, .. } => "forced",
-            Propagation::Copied { forced: false, .. } => "copied",
-        };
-        assert_eq!(decided, expected, "{kargs} with {scripts:?}");
+        assert_eq!(simulate(&boot).propagation.name(), expected, "{kargs} with {scripts:?}");
     }
 }
 

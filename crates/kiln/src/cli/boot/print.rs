@@ -68,14 +68,7 @@ fn to_json(prediction: &Prediction, composed: &Merged) -> Value {
     let Prediction { kernel_arguments, initramfs, real_root, propagation, hostname, dropped, lost } = prediction;
     json!({
         "phases": [phase_json(kernel_arguments), phase_json(initramfs), phase_json(real_root)],
-        "propagation": match propagation {
-            Propagation::Forbidden => "forbidden",
-            Propagation::Nothing => "nothing",
-            Propagation::Default => "default",
-            Propagation::Blocked { .. } => "blocked",
-            Propagation::Copied { forced: true, .. } => "forced",
-            Propagation::Copied { forced: false, .. } => "copied",
-        },
+        "propagation": propagation.name(),
         "blockedBy": match propagation {
             Propagation::Blocked { by } => by.as_slice(),
             _ => &[],
