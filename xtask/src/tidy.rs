@@ -66,6 +66,11 @@ fn is_declared(path: &Path, sources: &BTreeMap<PathBuf, String>) -> bool {
         (stem, folder)
     };
     let declaration = format!("mod {name};");
+    // Test programs name the support files they share by path.
+    let by_path = format!("support/{name}.rs\"");
+    if folder.ends_with("support") && sources.values().any(|text| text.contains(&by_path)) {
+        return true;
+    }
     let by_parent = [folder.with_extension("rs"), folder.join("lib.rs"), folder.join("main.rs"), folder.join("mod.rs")];
     let siblings = sources.keys().filter(|other| other.parent() == Some(declaring_folder));
     by_parent.iter().chain(siblings).any(|parent| sources.get(parent).is_some_and(|text| text.contains(&declaration)))
@@ -79,9 +84,9 @@ fn fixtures(sources: &BTreeMap<PathBuf, String>, complaints: &mut Vec<String>) -
         .map(|area| area.as_os_str().to_string_lossy().into_owned())
         .collect();
     for area in areas {
-        let named = format!("fixtures/{area}");
-        if !sources.values().any(|text| text.contains(&named)) {
-            complaints.push(format!("{named}: no test reads it"));
+        let names = [format!("fixtures/{area}"), format!("check_cases(\"{area}\""), format!("cases(\"{area}\"")];
+        if !sources.values().any(|text| names.iter().any(|name| text.contains(name))) {
+            complaints.push(format!("fixtures/{area}: no test reads it"));
         }
     }
     Ok(())
@@ -132,17 +137,27 @@ fn leading_number(text: &str) -> Option<u16> {
     digits.parse().ok()
 }
 
-/// Codes named in expected outputs, or as `KLN0101` in the sources (which is how tests name them).
+/// Codes named in expected outputs and in tests, as `KLN0101` or `Code(101)`.
 fn shown_codes(sources: &BTreeMap<PathBuf, String>) -> Result<BTreeSet<String>> {
     let mut shown = BTreeSet::new();
     let mut collect = |text: &str| {
-        for (at, _) in text.match_indices("KLN") {
-            shown.extend(text.get(at..at + 7).map(str::to_owned));
-        }
+        shown.extend(text.match_indices("KLN").filter_map(|(at, _)| text.get(at..at + 7)).map(str::to_owned));
+        shown.extend(text.split("Code(").skip(1).filter_map(leading_number).map(|number| format!("KLN{number:04}")));
     };
     for path in files("fixtures", &[".txt", ".json"])?.iter().chain(&files("examples", &[".txt"])?) {
         collect(&fs::read_to_string(path)?);
     }
-    sources.values().for_each(|text| collect(text));
+    for (path, text) in sources {
+        collect(tests_of(path, text));
+    }
     Ok(shown)
+}
+
+/// The part of a source file that is tests.
+fn tests_of<'t>(path: &Path, text: &'t str) -> &'t str {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    if stem.ends_with("tests") || path.components().any(|part| part.as_os_str() == "tests") {
+        return text;
+    }
+    text.split_once("#[cfg(test)]").map_or("", |(_, tests)| tests)
 }

@@ -19,6 +19,7 @@ mod duplicates;
 mod egress;
 mod hostnames;
 mod ingress;
+mod kernel_arguments;
 mod manifests;
 mod overrides;
 mod policies;
@@ -47,6 +48,7 @@ const AREAS: &[&[Rule]] = &[
     discovery::RULES,
     duplicates::RULES,
     hostnames::RULES,
+    kernel_arguments::RULES,
     bmc::RULES,
     disks::RULES,
     overrides::RULES,

@@ -1,5 +1,12 @@
 //! nmstate documents and what becomes of them: findings, then each keyfile.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a helper that fails is a failed test"
+)]
+
 #[path = "support/fixtures.rs"]
 mod fixtures;
 

@@ -1,6 +1,13 @@
 //! Conversion, judged by `ignition-validate`: what Kiln converts must be valid in the version it says, and hold no key
 //! that version does not know. The program is Debian's 2.14, which knows specs 3.0 to 3.3.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a helper that fails is a failed test"
+)]
+
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 

@@ -4,6 +4,13 @@
 //! Ignition's fetch stage merges a config that is given inline (`data:`) and writes the result to its cache. That needs
 //! neither root nor a network. The program is Debian's Ignition 2.14, which knows specs 3.0 to 3.3.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a helper that fails is a failed test"
+)]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -6,7 +6,12 @@
 //!
 //! `KILN_FUZZ_CASES=5000` adds that many pseudo-random lines to the fixed ones.
 
-#![allow(clippy::expect_used, clippy::print_stderr, reason = "a test may fail loudly and says how much it compared")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a helper that fails is a failed test"
+)]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,12 @@
 //! YAML texts and what is read from them: findings, then each document as JSON.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a helper that fails is a failed test"
+)]
+
 #[path = "support/fixtures.rs"]
 mod fixtures;
 

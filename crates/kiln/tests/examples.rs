@@ -2,6 +2,13 @@
 //!
 //! `UPDATE_FIXTURES=1` rewrites the expected texts.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a helper that fails is a failed test"
+)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

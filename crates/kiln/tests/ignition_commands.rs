@@ -1,5 +1,12 @@
 //! `kiln ignition merge|convert|pointer|render` as they are typed: what they print, where, and how they end.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a helper that fails is a failed test"
+)]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

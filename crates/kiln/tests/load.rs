@@ -1,5 +1,12 @@
 //! Folders of manifests, good and bad, read from a real file system.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a helper that fails is a failed test"
+)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -289,4 +296,25 @@ fn a_path_given_twice_is_read_once() {
     let Ok(loaded) = load(&[root.clone(), root.join("a.yaml")]) else { panic!("refused") };
     assert_eq!(objects(&loaded), ["A//a"]);
     assert_eq!(findings(&loaded, &root), [""; 0]);
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_reported() {
+    let root = folder("dangling", &[("a.yaml", &object("Namespace", "a"))]);
+    std::os::unix::fs::symlink("missing.yaml", root.join("b.yaml")).unwrap();
+    let loaded = load_one(&root);
+    let expected = ["b.yaml:1:1 KLN0029 `b.yaml` cannot be read: No such file or directory (os error 2)"];
+    assert_eq!(findings(&loaded, &root), expected);
+    assert_eq!(objects(&loaded), ["Namespace//a"]);
+}
+
+#[test]
+fn reading_stops_when_there_is_too_much() {
+    let root = folder("too_much", &[]);
+    // Holes in a file take no room on disk; each is just small enough to be looked at.
+    for number in 0..5 {
+        fs::File::create(root.join(format!("{number}.yaml"))).unwrap().set_len(64 << 20).unwrap();
+    }
+    let found = findings(&load_one(&root), &root);
+    assert_eq!(found.last().unwrap(), "KLN0028 reading stopped at `4.yaml`: there is too much to read");
 }

@@ -1,5 +1,12 @@
 //! Every network fixture that renders, before the real NetworkManager: loaded whole, without a word.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a helper that fails is a failed test"
+)]
+
 #[path = "../../kiln-core/tests/support/fixtures.rs"]
 mod fixtures;
 #[path = "support/networkmanager.rs"]

@@ -47,10 +47,14 @@ pub(super) fn has_karg(host: &HostView, karg: &str) -> bool {
 /// The kernel arguments a host adds to its installed system: through the installer, or declared on it.
 pub(crate) fn appended_kernel_arguments(host: &Host) -> Vec<String> {
     let given = host.installer_args.as_ref().and_then(|text| installer_args(text)).unwrap_or_default();
-    let separate = given.windows(2).filter(|pair| pair[0] == "--append-karg").map(|pair| pair[1].clone());
-    let joined = given.iter().filter_map(|argument| argument.strip_prefix("--append-karg=")).map(str::to_owned);
     let own = host.kernel_arguments.iter().map(|argument| argument.value.clone());
-    separate.chain(joined).chain(own).collect()
+    appended(&given).map(str::to_owned).chain(own).collect()
+}
+
+/// What follows `--append-karg` in installer arguments.
+pub(super) fn appended(arguments: &[String]) -> impl Iterator<Item = &str> {
+    let separate = arguments.windows(2).filter(|pair| pair[0] == "--append-karg").map(|pair| pair[1].as_str());
+    separate.chain(arguments.iter().filter_map(|argument| argument.strip_prefix("--append-karg=")))
 }
 
 /// Kiln composes the network of its own kind of host.

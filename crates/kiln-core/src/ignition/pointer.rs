@@ -57,13 +57,14 @@ pub struct PointerRequest {
 }
 
 /// The JSON text of the pointer, or why there can be none.
-pub fn render_pointer(request: &PointerRequest) -> Result<String, Diagnostic> {
+pub fn render_pointer(request: &PointerRequest) -> Result<String, Box<Diagnostic>> {
     if !request.headers.is_empty() && request.version < SpecVersion::V3_1 {
-        return Err(Diagnostic::new(Code(471), None, format!("spec {} has no request headers", request.version))
+        let refusal = Diagnostic::new(Code(471), None, format!("spec {} has no request headers", request.version))
             .cause(
                 "`httpHeaders` came with spec 3.1.0; an older Ignition ignores them and the server refuses the request",
             )
-            .help("write the pointer with `--spec 3.1.0` or newer"));
+            .help("write the pointer with `--spec 3.1.0` or newer");
+        return Err(Box::new(refusal));
     }
     let mut resource = json!({ "source": request.source });
     if !request.headers.is_empty() {
@@ -76,9 +77,13 @@ pub fn render_pointer(request: &PointerRequest) -> Result<String, Diagnostic> {
     let mut ignition = json!({ "version": request.version.to_string() });
     if let Some(pem) = &request.authorities {
         if !String::from_utf8_lossy(pem).contains("-----BEGIN CERTIFICATE-----") {
-            return Err(Diagnostic::new(Code(472), None, "the authorities are not a PEM bundle: no certificate in it")
-                .cause("Ignition adds only PEM certificates to its trusted authorities and stops when there is none")
-                .help("convert a DER file with `openssl x509 -inform der -in ca.der -out ca.pem`"));
+            let refusal =
+                Diagnostic::new(Code(472), None, "the authorities are not a PEM bundle: no certificate in it")
+                    .cause(
+                        "Ignition adds only PEM certificates to its trusted authorities and stops when there is none",
+                    )
+                    .help("convert a DER file with `openssl x509 -inform der -in ca.der -out ca.pem`");
+            return Err(Box::new(refusal));
         }
         let source = format!("data:text/plain;base64,{}", BASE64.encode(pem));
         ignition["security"] = json!({ "tls": { "certificateAuthorities": [{ "source": source }] } });
@@ -162,10 +167,13 @@ mod tests {
     #[test]
     fn what_cannot_be_pointed_is_refused_with_the_reason() {
         let old = PointerRequest { version: SpecVersion::V3_0, ..request() };
-        assert_eq!(render_pointer(&old).unwrap_err().message, "spec 3.0.0 has no request headers");
+        let refused = |request: &PointerRequest| {
+            let refusal = render_pointer(request).unwrap_err();
+            format!("{} {}", refusal.code, refusal.message)
+        };
+        assert_eq!(refused(&old), "KLN0471 spec 3.0.0 has no request headers");
         let der = PointerRequest { authorities: Some(vec![0x30, 0x82]), ..request() };
-        let message = "the authorities are not a PEM bundle: no certificate in it";
-        assert_eq!(render_pointer(&der).unwrap_err().message, message);
+        assert_eq!(refused(&der), "KLN0472 the authorities are not a PEM bundle: no certificate in it");
     }
 
     #[test]

@@ -77,8 +77,9 @@ impl SourceFile {
 mod tests {
     use crate::source::{Location, SourceMap, Span};
 
-    /// The outer text, the value's bytes in it, the embedded text, a word of it; expected line:column.
-    const CASES: &[(&str, &str, &str, &str, (u32, u32))] = &[
+    /// The outer text, the value's bytes in it, the embedded text, a word of it; expected line and column.
+    type Case = (&'static str, &'static str, &'static str, &'static str, (u32, u32));
+    const CASES: &[Case] = &[
         (
             "data:\n  a: |\n    kind: X\n\n    name: y\n",
             "|\n    kind: X\n\n    name: y\n",

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
+use kiln_core::boot::initrd::diagnose;
 use kiln_core::boot::kargs::Kargs;
 use kiln_core::boot::simulate::{CopyLayout, FirstBoot, compose, simulate};
 use kiln_core::boot::teardown::RealRoot;
@@ -80,6 +81,7 @@ pub fn run(command: &BootCommand) -> Result<Outcome, Failure> {
         real_root,
     };
     let prediction = simulate(&boot);
+    report::print(&SourceMap::default(), &diagnose(&prediction.dropped, None), ReportFormat::Human)?;
     let composed = compose(&prediction.declared(), &boot.real_root.system_connections);
     output::print(&print::render(&prediction, &composed, args.output))?;
     Ok(Outcome::Done)

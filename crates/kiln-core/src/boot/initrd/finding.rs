@@ -41,41 +41,40 @@ pub fn diagnose(dropped: &[Dropped], at: Option<Location>) -> Vec<Diagnostic> {
 fn diagnostic(Dropped { argument, effect, reason, meant }: &Dropped, at: Option<Location>) -> Diagnostic {
     let (code, message, cause) = match effect {
         Effect::Fatal => (
-            100,
+            Code(100),
             format!("kernel argument `{argument}` stops nm-initrd-generator: {reason}"),
             "it then leaves no profile for any interface, whatever the other arguments say",
         ),
         Effect::Ignored => (
-            101,
+            Code(101),
             format!("kernel argument `{argument}` has no effect: {reason}"),
             "nm-initrd-generator ignores what it does not understand and still ends successfully",
         ),
         Effect::Reinterpreted => (
-            102,
+            Code(102),
             format!("kernel argument `{argument}` is read differently: {reason}"),
             "nm-initrd-generator guesses instead of refusing",
         ),
         Effect::ProfileLost => (
-            103,
+            Code(103),
             format!("kernel argument `{argument}` makes a profile that is not written: {reason}"),
             "nm-initrd-generator checks each profile with NetworkManager's own rules and skips the file when one is broken",
         ),
         Effect::PartlyIgnored => (
-            104,
+            Code(104),
             format!("a part of kernel argument `{argument}` has no effect: {reason}"),
             "nm-initrd-generator ignores what it does not understand and still ends successfully",
         ),
         Effect::Firmware => (
-            105,
+            Code(105),
             format!("the effect of kernel argument `{argument}` cannot be foreseen: {reason}"),
             "nm-initrd-generator reads /sys/firmware of the machine it runs on",
         ),
     };
-    let diagnostic = Diagnostic::new(Code(code), at, message).cause(cause);
-    match meant {
-        Some(meant) => diagnostic.help(meant.as_str()),
-        None => diagnostic,
-    }
+    let diagnostic = Diagnostic::new(code, at, message).cause(cause);
+    diagnostic.help(meant.as_deref().unwrap_or(
+        "correct the argument or remove it; `kiln boot simulate --kargs \"…\"` shows what becomes of a command line",
+    ))
 }
 
 /// The known word that a misspelt one most probably stands for.

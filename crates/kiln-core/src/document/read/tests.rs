@@ -187,3 +187,14 @@ fn more_mistakes_than_rounds_end_without_a_value() {
     assert_eq!(findings.len(), MAX_ROUNDS);
     assert!(host.is_none());
 }
+
+#[test]
+fn a_word_that_is_none_of_the_known_ones_names_them() {
+    let mut sources = SourceMap::default();
+    let file = sources.add("host.yaml", "mode: bios\n");
+    let (documents, _) = parse_yaml(file, sources.file(file));
+    let mut findings = Vec::new();
+    read::<Spec>(&documents[0], &mut findings);
+    let found: Vec<String> = findings.iter().map(|found| format!("{} {}", found.code, found.message)).collect();
+    assert_eq!(found, ["KLN0013 `mode` is the string \"bios\", but must be one of UEFI, legacy"]);
+}

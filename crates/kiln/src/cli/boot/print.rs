@@ -19,9 +19,6 @@ pub fn render(prediction: &Prediction, composed: &Merged, format: PrintFormat) -
 
 fn render_human(prediction: &Prediction, composed: &Merged) -> String {
     let mut text = String::new();
-    for dropped in &prediction.dropped {
-        text += &format!("warning: `{}`: {}\n", dropped.argument, dropped.reason);
-    }
     for phase in [&prediction.kernel_arguments, &prediction.initramfs, &prediction.real_root] {
         text += &render_phase(phase);
     }

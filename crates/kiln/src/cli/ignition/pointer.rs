@@ -32,7 +32,7 @@ pub fn run(args: &super::PointerArgs) -> Result<Outcome, Failure> {
     let text = match render_pointer(&request) {
         Ok(text) => text,
         Err(refusal) => {
-            findings.push(refusal);
+            findings.push(*refusal);
             String::new()
         }
     };

@@ -1,0 +1,156 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_kiln_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_kiln_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_kiln_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_kiln_using_subcommand
+    set -l cmd (__fish_kiln_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c kiln -n "__fish_kiln_needs_command" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_needs_command" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_needs_command" -f -a "check" -d 'Find every problem in folders of manifests, before anything boots'
+complete -c kiln -n "__fish_kiln_needs_command" -f -a "plan" -d 'Show each host\'s network at every phase and the steps Kiln would take'
+complete -c kiln -n "__fish_kiln_needs_command" -f -a "explain" -d 'Tell the long story of one diagnostic'
+complete -c kiln -n "__fish_kiln_needs_command" -f -a "net" -d 'Turn nmstate YAML into NetworkManager keyfiles and back, merge and compare'
+complete -c kiln -n "__fish_kiln_needs_command" -f -a "boot" -d 'Predict the first boot of a stock CoreOS machine'
+complete -c kiln -n "__fish_kiln_needs_command" -f -a "ignition" -d 'Validate, merge, convert and render Ignition configs'
+complete -c kiln -n "__fish_kiln_needs_command" -f -a "completions" -d 'Print shell completions'
+complete -c kiln -n "__fish_kiln_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand check" -l format -d 'How findings are printed' -r -f -a "human\t'Like rustc'
+json\t'One JSON object per line'
+sarif\t'SARIF 2.1.0'
+github\t'GitHub workflow commands'"
+complete -c kiln -n "__fish_kiln_using_subcommand check" -l deny -d 'Treat findings of this level as errors' -r -f -a "warnings\t'Warnings end with exit code 1'"
+complete -c kiln -n "__fish_kiln_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand check" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand plan" -l host -d 'Only this host' -r
+complete -c kiln -n "__fish_kiln_using_subcommand plan" -s o -l output -d 'How the plan is printed' -r -f -a "human\t'For reading'
+json\t'One JSON document'
+yaml\t'One YAML document'"
+complete -c kiln -n "__fish_kiln_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand plan" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand explain" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand explain" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture help" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture help" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture help" -f -a "render" -d 'Render nmstate YAML, NMStateConfigs or policies to keyfiles'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture help" -f -a "merge" -d 'Merge two folders of keyfiles by meaning; the overlay wins where both speak'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture help" -f -a "diff" -d 'Compare two folders of keyfiles by meaning'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture help" -f -a "capture" -d 'Turn a configured machine\'s profiles into clean keyfiles or nmstate YAML'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from render" -l out -d 'Folder the keyfiles are written to' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from render" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from render" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from merge" -l out -d 'Folder the result is written to: a new one, an empty one, or one with an earlier result' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from merge" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from merge" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from diff" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from diff" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from capture" -l root -d 'Root of the machine\'s file system' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from capture" -s o -l output -d 'What to print' -r -f -a "nmstate\t'One nmstate document'
+keyfiles\t'Cleaned keyfiles, one after the other with their names'"
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from capture" -l out -d 'Folder the keyfiles are written to instead of being printed' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from capture" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from capture" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from help" -f -a "render" -d 'Render nmstate YAML, NMStateConfigs or policies to keyfiles'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from help" -f -a "merge" -d 'Merge two folders of keyfiles by meaning; the overlay wins where both speak'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from help" -f -a "diff" -d 'Compare two folders of keyfiles by meaning'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from help" -f -a "capture" -d 'Turn a configured machine\'s profiles into clean keyfiles or nmstate YAML'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand boot; and not __fish_seen_subcommand_from simulate help" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand boot; and not __fish_seen_subcommand_from simulate help" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand boot; and not __fish_seen_subcommand_from simulate help" -f -a "simulate" -d 'Predict the network of each boot phase, and why'
+complete -c kiln -n "__fish_kiln_using_subcommand boot; and not __fish_seen_subcommand_from simulate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand boot; and __fish_seen_subcommand_from simulate" -l kargs -d 'Kernel command line of the first boot' -r
+complete -c kiln -n "__fish_kiln_using_subcommand boot; and __fish_seen_subcommand_from simulate" -l firstboot-network -d 'Keyfiles in the first-boot network area (copy-network)' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand boot; and __fish_seen_subcommand_from simulate" -l ignition -d 'Ignition config that writes the real root' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand boot; and __fish_seen_subcommand_from simulate" -l real-root -d 'Real root as it is after Ignition' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand boot; and __fish_seen_subcommand_from simulate" -l layout -d 'Where copy-network puts its files: `boot` before coreos-installer 0.27, `initrd` since' -r -f -a "boot\t'`/boot/coreos-firstboot-network`'
+initrd\t'`/etc/coreos-firstboot-network` in an appended initrd'"
+complete -c kiln -n "__fish_kiln_using_subcommand boot; and __fish_seen_subcommand_from simulate" -l image-reads -d 'Where the image looks for them, when it is not where they were put' -r -f -a "boot\t'`/boot/coreos-firstboot-network`'
+initrd\t'`/etc/coreos-firstboot-network` in an appended initrd'"
+complete -c kiln -n "__fish_kiln_using_subcommand boot; and __fish_seen_subcommand_from simulate" -s o -l output -d 'How the prediction is printed' -r -f -a "human\t'For reading'
+json\t'One JSON document'
+yaml\t'One YAML document'"
+complete -c kiln -n "__fish_kiln_using_subcommand boot; and __fish_seen_subcommand_from simulate" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand boot; and __fish_seen_subcommand_from simulate" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand boot; and __fish_seen_subcommand_from help" -f -a "simulate" -d 'Predict the network of each boot phase, and why'
+complete -c kiln -n "__fish_kiln_using_subcommand boot; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and not __fish_seen_subcommand_from validate merge convert pointer render help" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and not __fish_seen_subcommand_from validate merge convert pointer render help" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and not __fish_seen_subcommand_from validate merge convert pointer render help" -f -a "validate" -d 'Find every mistake in Ignition configs, with line and column'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and not __fish_seen_subcommand_from validate merge convert pointer render help" -f -a "merge" -d 'Merge configs as Ignition does; later files win'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and not __fish_seen_subcommand_from validate merge convert pointer render help" -f -a "convert" -d 'Convert between spec versions and list what is lost'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and not __fish_seen_subcommand_from validate merge convert pointer render help" -f -a "pointer" -d 'Print a pointer config that makes a node fetch its real config'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and not __fish_seen_subcommand_from validate merge convert pointer render help" -f -a "render" -d 'Render a pool\'s MachineConfigs as the machine-config-operator does'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and not __fish_seen_subcommand_from validate merge convert pointer render help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from validate" -l format -d 'How findings are printed' -r -f -a "human\t'Like rustc'
+json\t'One JSON object per line'
+sarif\t'SARIF 2.1.0'
+github\t'GitHub workflow commands'"
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from validate" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from validate" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from merge" -l provenance -d 'Also say which file each entry came from'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from merge" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from merge" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from convert" -l to -d 'Spec version to write, such as 3.4.0 or 2.2.0' -r
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from convert" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from convert" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l source -d 'Where the real config is' -r
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l ca -d 'PEM file with the authorities to trust' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l header -d 'Request header `Name: value`; `Name: @FILE` reads the value from a file, so that secrets stay out of argv' -r
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l verification -d 'sha512-… or sha256-… of the config' -r
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l spec -d 'Spec version to write' -r
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l replace -d 'Replace the node\'s config instead of merging into it'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from render" -l pool -d 'The pool to render' -r
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from render" -s o -l output -d '`human` prints the Ignition config and tells the rest on standard error; the others print one document' -r -f -a "human\t'For reading'
+json\t'One JSON document'
+yaml\t'One YAML document'"
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from render" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from render" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from help" -f -a "validate" -d 'Find every mistake in Ignition configs, with line and column'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from help" -f -a "merge" -d 'Merge configs as Ignition does; later files win'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from help" -f -a "convert" -d 'Convert between spec versions and list what is lost'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from help" -f -a "pointer" -d 'Print a pointer config that makes a node fetch its real config'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from help" -f -a "render" -d 'Render a pool\'s MachineConfigs as the machine-config-operator does'
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand completions" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand completions" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition completions help" -f -a "check" -d 'Find every problem in folders of manifests, before anything boots'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition completions help" -f -a "plan" -d 'Show each host\'s network at every phase and the steps Kiln would take'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition completions help" -f -a "explain" -d 'Tell the long story of one diagnostic'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition completions help" -f -a "net" -d 'Turn nmstate YAML into NetworkManager keyfiles and back, merge and compare'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition completions help" -f -a "boot" -d 'Predict the first boot of a stock CoreOS machine'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition completions help" -f -a "ignition" -d 'Validate, merge, convert and render Ignition configs'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition completions help" -f -a "completions" -d 'Print shell completions'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from net" -f -a "render" -d 'Render nmstate YAML, NMStateConfigs or policies to keyfiles'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from net" -f -a "merge" -d 'Merge two folders of keyfiles by meaning; the overlay wins where both speak'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from net" -f -a "diff" -d 'Compare two folders of keyfiles by meaning'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from net" -f -a "capture" -d 'Turn a configured machine\'s profiles into clean keyfiles or nmstate YAML'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from boot" -f -a "simulate" -d 'Predict the network of each boot phase, and why'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from ignition" -f -a "validate" -d 'Find every mistake in Ignition configs, with line and column'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from ignition" -f -a "merge" -d 'Merge configs as Ignition does; later files win'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from ignition" -f -a "convert" -d 'Convert between spec versions and list what is lost'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from ignition" -f -a "pointer" -d 'Print a pointer config that makes a node fetch its real config'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from ignition" -f -a "render" -d 'Render a pool\'s MachineConfigs as the machine-config-operator does'
