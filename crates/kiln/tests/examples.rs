@@ -10,6 +10,7 @@
 )]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -78,6 +79,24 @@ fn a_bond_with_a_vlan_becomes_four_private_keyfiles() {
         .map(|path| format!("# {}\n{}\n", path.file_name().unwrap().display(), fs::read_to_string(path).unwrap()))
         .collect();
     compare(&root().join("examples/bond-vlan/expected.txt"), &found);
+}
+
+#[test]
+fn a_machine_configured_by_hand_becomes_a_document() {
+    const PROFILES: &str = "etc/NetworkManager/system-connections";
+    let machine = Path::new(env!("CARGO_TARGET_TMPDIR")).join("captured");
+    let _ = fs::remove_dir_all(&machine);
+    fs::create_dir_all(machine.join(PROFILES)).unwrap();
+    for entry in fs::read_dir(root().join("examples/bond-vlan/captured").join(PROFILES)).unwrap() {
+        let entry = entry.unwrap();
+        let copy = machine.join(PROFILES).join(entry.file_name());
+        fs::copy(entry.path(), &copy).unwrap();
+        // git keeps no modes, and NetworkManager would not load what others may read.
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let captured = kiln(&["net", "capture", "--root", machine.to_str().unwrap(), "-o", "nmstate"]);
+    assert_eq!(captured.status.code(), Some(0), "{}", String::from_utf8_lossy(&captured.stderr));
+    compare(&root().join("examples/bond-vlan/captured.txt"), &String::from_utf8(captured.stdout).unwrap());
 }
 
 #[test]

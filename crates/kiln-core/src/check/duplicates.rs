@@ -131,7 +131,8 @@ fn addresses(context: &Context, findings: &mut Vec<Diagnostic>) {
     for (index, view) in context.hosts.iter().enumerate() {
         for address in context.documents(view).flat_map(|document| &document.facts.addresses) {
             let (other, other_at) = *first.entry(address.net.addr()).or_insert((index, address.at));
-            if other == index {
+            // Hosts that share a boot NIC share its document too, and hear of the NIC.
+            if other == index || other_at == address.at {
                 continue;
             }
             let other = &context.hosts[other];

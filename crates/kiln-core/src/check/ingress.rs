@@ -64,6 +64,8 @@ fn concrete_selector(context: &Context, selector: &LabelSelector) -> String {
     let first = chosen.first().map(|node| &context.nodes[*node]);
     let mut own: Vec<(&str, &str)> =
         first.into_iter().flat_map(|node| node.labels.iter().map(|(key, value)| (*key, *value))).collect();
+    // Every node has these: whoever excludes nodes today did not mean all of tomorrow's.
+    own.retain(|(key, _)| !["kubernetes.io/os", "node.openshift.io/os_id"].contains(key));
     // A hostname names one node; a role says what was meant.
     own.sort_unstable_by_key(|label| (label.0 == HOSTNAME, *label));
     let shared = own.into_iter().find(|(key, value)| {

@@ -10,7 +10,7 @@ use super::context::{Context, namespace};
 use super::words::{counted, full_name, listed, nearest};
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::source::Location;
-use crate::world::Deployment;
+use crate::world::{Cluster, Deployment};
 
 pub(super) const RULES: &[Rule] = &[
     discovery_of_host,
@@ -425,10 +425,20 @@ fn deprecated_fields(context: &Context, findings: &mut Vec<Diagnostic>) {
                     format!("cluster `{}` uses `{field}`, which is deprecated", cluster.meta.id.name),
                 )
                 .cause("the old field is still honoured as long as the new one is empty")
-                .help(format!("write `{successor}` instead")),
+                .help(format!("replace `{field}` by:\n{}", in_new_words(cluster, successor))),
             );
         }
     }
+}
+
+/// The same value in the field that came later.
+fn in_new_words(cluster: &Cluster, successor: &str) -> String {
+    let items: Vec<String> = match successor {
+        "apiVIPs" => cluster.api_vips.iter().map(|vip| format!("  - {vip}")).collect(),
+        "ingressVIPs" => cluster.ingress_vips.iter().map(|vip| format!("  - {vip}")).collect(),
+        _ => cluster.manifest_maps.iter().map(|map| format!("  - name: {}", map.name)).collect(),
+    };
+    format!("spec:\n  {successor}:\n{}", items.join("\n"))
 }
 
 #[cfg(test)]
