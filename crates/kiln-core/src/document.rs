@@ -186,38 +186,73 @@ impl Node {
         }
     }
 
-    /// The dotted path of the innermost key or value that covers `at`, as in `spec.interfaces[0].name`.
+    /// The dotted path of the key or value that stands at `at`, as in `spec.interfaces[0].name`.
     ///
-    /// Only places in the same file count; values that were put together from several files
-    /// (a rendered SiteConfig, say) are searched completely.
+    /// A written document nests by place, so the way down is a search by halves. A rendered one (a SiteConfig's host,
+    /// say) has its parts from anywhere and is searched completely.
     pub fn path_of(&self, at: Location) -> Option<String> {
-        fn walk(node: &Node, at: Location, path: &mut String) -> bool {
-            if node.at == at {
+        let mut path = String::new();
+        (self.descend(at, &mut path) || self.search(at, &mut path)).then_some(path)
+    }
+
+    /// Follows the places. Leaves `path` as it was when that leads nowhere.
+    fn descend(&self, at: Location, path: &mut String) -> bool {
+        if self.at == at {
+            return true;
+        }
+        let length = path.len();
+        let before = |start: Location| (start.file, start.span.start) <= (at.file, at.span.start);
+        let found = match &self.value {
+            Value::Mapping(entries) => {
+                let next = entries.partition_point(|entry| before(entry.key.at));
+                entries[..next].last().is_some_and(|entry| {
+                    push_key(path, &entry.key.value);
+                    entry.key.at == at || entry.value.descend(at, path)
+                })
+            }
+            Value::Sequence(items) => {
+                let next = items.partition_point(|item| before(item.at));
+                items[..next].last().is_some_and(|item| {
+                    path.push_str(&format!("[{}]", next - 1));
+                    item.descend(at, path)
+                })
+            }
+            _ => false,
+        };
+        if !found {
+            path.truncate(length);
+        }
+        found
+    }
+
+    fn search(&self, at: Location, path: &mut String) -> bool {
+        if self.at == at {
+            return true;
+        }
+        let length = path.len();
+        for entry in self.entries() {
+            push_key(path, &entry.key.value);
+            if entry.key.at == at || entry.value.search(at, path) {
                 return true;
             }
-            let length = path.len();
-            for entry in node.entries() {
-                let plain = !entry.key.value.contains(['.', '/', '[']);
-                match (plain, path.is_empty()) {
-                    (true, true) => path.push_str(&entry.key.value),
-                    (true, false) => path.extend([".", &*entry.key.value]),
-                    (false, _) => path.extend(["[", &*entry.key.value, "]"]),
-                }
-                if entry.key.at == at || walk(&entry.value, at, path) {
-                    return true;
-                }
-                path.truncate(length);
-            }
-            for (index, item) in node.items().iter().enumerate() {
-                path.push_str(&format!("[{index}]"));
-                if walk(item, at, path) {
-                    return true;
-                }
-                path.truncate(length);
-            }
-            false
+            path.truncate(length);
         }
-        let mut path = String::new();
-        walk(self, at, &mut path).then_some(path)
+        for (index, item) in self.items().iter().enumerate() {
+            path.push_str(&format!("[{index}]"));
+            if item.search(at, path) {
+                return true;
+            }
+            path.truncate(length);
+        }
+        false
+    }
+}
+
+/// A key with characters that mean something in a path is put in brackets.
+fn push_key(path: &mut String, key: &str) {
+    match (key.contains(['.', '/', '[']), path.is_empty()) {
+        (false, true) => path.push_str(key),
+        (false, false) => path.extend([".", key]),
+        (true, _) => path.extend(["[", key, "]"]),
     }
 }

@@ -148,11 +148,17 @@ impl SourceMap {
     /// followed to the byte; of any other only the outer value is known.
     pub fn outer(&self, mut at: Location) -> Location {
         while let Some(within) = self.file(at.file).within {
-            let (outer, inner) = (self.file(within.file), self.file(at.file));
-            let span = inner.embedding.outer_span(outer, inner, at.span).unwrap_or(within.span);
-            at = Location { file: within.file, span };
+            at = self.outer_exact(at).unwrap_or(within);
         }
         at
+    }
+
+    /// The place one file further out; none when the text does not stand there letter for letter.
+    pub fn outer_exact(&self, at: Location) -> Option<Location> {
+        let inner = self.file(at.file);
+        let within = inner.within?;
+        let span = inner.embedding.outer_span(self.file(within.file), inner, at.span)?;
+        Some(Location { file: within.file, span })
     }
 
     /// Makes a value unreadable here and in every text it is embedded in, so that no report can quote a secret.
@@ -162,9 +168,7 @@ impl SourceMap {
         loop {
             self.files[at.file.0 as usize].redact(at.span);
             let Some(within) = self.file(at.file).within else { return };
-            let (outer, inner) = (self.file(within.file), self.file(at.file));
-            let span = inner.embedding.outer_span(outer, inner, at.span).unwrap_or(within.span);
-            at = Location { file: within.file, span };
+            at = self.outer_exact(at).unwrap_or(within);
         }
     }
 

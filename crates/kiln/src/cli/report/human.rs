@@ -2,17 +2,28 @@
 
 use std::ops::Range;
 
-use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Group, Level, Origin, Padding, Renderer, Snippet};
 use kiln_core::diagnostic::{Diagnostic, Severity};
-use kiln_core::source::{Location, SourceMap};
+use kiln_core::source::{LineColumn, Location, SourceMap};
 
-/// All findings, one after the other.
+/// Nobody reads more; programs get all of them.
+const MOST_SHOWN: usize = 500;
+/// Longer lines are shown around the place only.
+const LONGEST_LINE: usize = 300;
+/// Characters shown before and after a place in a long line.
+const AROUND: usize = 60;
+
+/// The findings, one after the other.
 pub fn render_human(sources: &SourceMap, findings: &[Diagnostic], color: bool) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() };
     let mut text = String::new();
-    for finding in findings {
+    for finding in findings.iter().take(MOST_SHOWN) {
         text.push_str(&renderer.render(&[group(sources, finding)]));
         text.push_str("\n\n");
+    }
+    if findings.len() > MOST_SHOWN {
+        let more = findings.len() - MOST_SHOWN;
+        text.push_str(&format!("… and {more} more; `--format json` lists all of them\n\n"));
     }
     text
 }
@@ -25,10 +36,10 @@ fn group<'a>(sources: &'a SourceMap, finding: &'a Diagnostic) -> Group<'a> {
     };
     let mut group = Group::with_title(level.primary_title(visible(&finding.message)).id(finding.code.to_string()));
     if let Some(at) = finding.at {
-        group = group.element(snippet(sources, at, AnnotationKind::Primary, owner(finding)));
+        group = show(group, sources, at, AnnotationKind::Primary, owner(finding));
     }
     for related in &finding.related {
-        group = group.element(snippet(sources, related.at, AnnotationKind::Context, visible(&related.message)));
+        group = show(group, sources, related.at, AnnotationKind::Context, visible(&related.message));
     }
     if let Some(cause) = &finding.cause {
         group = group.element(Level::NOTE.message(visible(cause)));
@@ -49,20 +60,30 @@ fn owner(finding: &Diagnostic) -> String {
     visible(&parts.join(": "))
 }
 
-/// The line a place begins on with the place marked. A value of many lines is marked on its first line only.
-fn snippet<'a>(
-    sources: &'a SourceMap,
-    at: Location,
-    kind: AnnotationKind,
-    label: String,
-) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
+/// Adds the line a place begins on, with the place marked. A value of many lines is marked on its first line only.
+///
+/// A text embedded in a file is shown as it stands in that file, if it stands there letter for letter.
+fn show<'a>(group: Group<'a>, sources: &'a SourceMap, at: Location, kind: AnnotationKind, label: String) -> Group<'a> {
+    let at = sources.outer_exact(at).unwrap_or(at);
     let file = sources.file(at.file);
+    let LineColumn { line: number, column } = sources.line_column(at);
     let (line, marked) = first_line(&file.text, at.span.start as usize..at.span.end as usize);
+    if line.len() > LONGEST_LINE {
+        // The renderer would lay out the whole line, and count columns from the start of any part of it.
+        let origin = Origin::path(file.name.as_str()).line(number as usize).char_column(column as usize);
+        let excerpt = format!("{label}\n{}", visible(&file.text[around(&file.text, &line, &marked)]));
+        return group.element(origin).element(Padding).element(Level::INFO.with_name("place").message(excerpt));
+    }
     let annotation = kind.span(marked.start - line.start..marked.end - line.start);
-    Snippet::source(&file.text[line])
-        .path(file.name.as_str())
-        .line_start(sources.line_column(at).line as usize)
-        .annotation(if label.is_empty() { annotation } else { annotation.label(label) })
+    let snippet = Snippet::source(&file.text[line]).path(file.name.as_str()).line_start(number as usize);
+    group.element(snippet.annotation(if label.is_empty() { annotation } else { annotation.label(label) }))
+}
+
+/// A part of a long line with the place in it.
+fn around(text: &str, line: &Range<usize>, marked: &Range<usize>) -> Range<usize> {
+    let start = floor_boundary(text, marked.start.saturating_sub(AROUND)).max(line.start);
+    let end = marked.end.min(marked.start + LONGEST_LINE / 2);
+    start..floor_boundary(text, end + AROUND).min(line.end)
 }
 
 fn first_line(text: &str, marked: Range<usize>) -> (Range<usize>, Range<usize>) {
