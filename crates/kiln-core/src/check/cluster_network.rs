@@ -1,19 +1,25 @@
 //! The networks of one cluster: addresses inside, networks apart, counts that match (rules R1 and R8).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
 use super::Rule;
-use super::context::Context;
-use super::words::listed;
+use super::context::{Context, HostView};
+use super::words::{counted, listed, nearest};
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::source::{Location, Sourced};
-use crate::world::{Cluster, Role};
+use crate::world::{Cluster, Host, Role};
 
-pub(super) const RULES: &[Rule] =
-    &[vips_in_machine_networks, networks_apart, hosts_outside_cluster_networks, vip_collisions, host_counts];
+pub(super) const RULES: &[Rule] = &[
+    vips_in_machine_networks,
+    vips_without_host,
+    networks_apart,
+    hosts_outside_cluster_networks,
+    vip_collisions,
+    host_counts,
+];
 
 /// Whether the cluster keeps its VIPs itself, with keepalived on its nodes.
 pub(super) fn keeps_its_vips(cluster: &Cluster) -> bool {
@@ -35,13 +41,15 @@ fn vips(cluster: &Cluster) -> impl Iterator<Item = (&'static str, &Sourced<IpAdd
 }
 
 fn vips_in_machine_networks(context: &Context, findings: &mut Vec<Diagnostic>) {
-    for cluster in &context.world.clusters {
+    for (index, cluster) in context.world.clusters.iter().enumerate() {
         let Some(first) = cluster.machine_networks.first() else { continue };
         for (field, vip) in vips(cluster) {
             if cluster.machine_networks.iter().any(|net| net.contains(&vip.value)) {
                 continue;
             }
             let net = listed(cluster.machine_networks.iter());
+            let choose =
+                format!("choose a free address of {}", inhabited_network(context, index).unwrap_or(first.value));
             findings.push(
                 Diagnostic::new(
                     Code(500),
@@ -52,12 +60,83 @@ fn vips_in_machine_networks(context: &Context, findings: &mut Vec<Diagnostic>) {
                     ),
                 )
                 .cause("the validations api-vips-valid and ingress-vips-valid want each VIP inside a machine network")
-                .help(format!(
-                    "choose a free address of {first}, or add the network of the VIP:\nspec:\n  networking:\n    \
-                    machineNetwork:\n    - cidr: {first}\n    - cidr: {}",
-                    around(vip.value)
-                ))
+                .help(if is_nowhere(context, index, vip.value) {
+                    format!("{choose}; no declared host is in the subnet of {vip}")
+                } else {
+                    let known: String =
+                        cluster.machine_networks.iter().map(|net| format!("    - cidr: {net}\n")).collect();
+                    let added = subnet_of(context, index, vip.value).unwrap_or_else(|| around(vip.value));
+                    format!(
+                        "{choose}, or add the network of the VIP:\nspec:\n  networking:\n    \
+                        machineNetwork:\n{known}    - cidr: {added}"
+                    )
+                })
                 .related(first.at, "the machine network"),
+            );
+        }
+    }
+}
+
+/// Every declared address of the cluster's hosts.
+fn addresses_of<'c>(context: &'c Context, cluster: usize) -> impl Iterator<Item = IpNet> + 'c {
+    let hosts = context.hosts_of_cluster[cluster].iter().map(|host| &context.hosts[*host]);
+    hosts.flat_map(|host| context.documents(host)).flat_map(|document| &document.facts.addresses).map(|found| found.net)
+}
+
+/// The subnet of a host that contains an address.
+fn subnet_of(context: &Context, cluster: usize, address: IpAddr) -> Option<IpNet> {
+    addresses_of(context, cluster).map(|net| net.trunc()).find(|net| net.contains(&address))
+}
+
+/// The first machine network that some host has an address of.
+fn inhabited_network(context: &Context, cluster: usize) -> Option<IpNet> {
+    let mut networks = context.world.clusters[cluster].machine_networks.iter().map(|net| net.value);
+    networks.find(|net| addresses_of(context, cluster).any(|address| net.contains(&address.addr())))
+}
+
+/// Whether a VIP the cluster shall keep itself is in the subnet of no host, and all their subnets are known. The
+/// nodes of an installed cluster are not declared here.
+pub(super) fn is_nowhere(context: &Context, index: usize, vip: IpAddr) -> bool {
+    let cluster = &context.world.clusters[index];
+    let mut hosts = context.hosts_of_cluster[index].iter().map(|host| &context.hosts[*host]).peekable();
+    let subnets_are_known = |host: &HostView| {
+        context.documents(host).any(|document| !document.facts.addresses.is_empty())
+            && !context.documents(host).any(|document| document.facts.dynamic)
+    };
+    keeps_its_vips(cluster)
+        && !is_installed(cluster)
+        && hosts.peek().is_some()
+        && hosts.all(subnets_are_known)
+        && subnet_of(context, index, vip).is_none()
+}
+
+fn vips_without_host(context: &Context, findings: &mut Vec<Diagnostic>) {
+    for (index, cluster) in context.world.clusters.iter().enumerate() {
+        for (field, vip) in vips(cluster) {
+            let networks = &cluster.machine_networks;
+            let outside = !networks.is_empty() && !networks.iter().any(|net| net.contains(&vip.value));
+            if outside || !is_nowhere(context, index, vip.value) {
+                continue;
+            }
+            let subnets: BTreeSet<IpNet> = addresses_of(context, index).map(|net| net.trunc()).collect();
+            findings.push(
+                Diagnostic::new(
+                    Code(519),
+                    vip.at,
+                    format!(
+                        "no declared host of cluster `{}` has an address in the subnet of {vip} of `{field}`",
+                        cluster.meta.id.name
+                    ),
+                )
+                .cause(
+                    "a VIP is held by one of the nodes, and only a node with an address in its subnet can hold it; \
+                    on all others keepalived does nothing",
+                )
+                .help(format!(
+                    "choose a free address in a subnet of the hosts ({}), or give the hosts that shall hold it an \
+                    address in the subnet of {vip}",
+                    listed(subnets)
+                )),
             );
         }
     }
@@ -148,8 +227,10 @@ fn hosts_outside_cluster_networks(context: &Context, findings: &mut Vec<Diagnost
 
 fn vip_collisions(context: &Context, findings: &mut Vec<Diagnostic>) {
     for (index, cluster) in context.world.clusters.iter().enumerate() {
-        let by_address: HashMap<IpAddr, (&str, Location)> =
-            vips(cluster).map(|(field, vip)| (vip.value, (field, vip.at))).collect();
+        let mut by_address: HashMap<IpAddr, Vec<(&str, Location)>> = HashMap::new();
+        for (field, vip) in vips(cluster) {
+            by_address.entry(vip.value).or_default().push((field, vip.at));
+        }
         for (api, ingress) in cluster.api_vips.iter().zip(&cluster.ingress_vips) {
             if api.value == ingress.value && keeps_its_vips(cluster) {
                 findings.push(
@@ -172,24 +253,25 @@ fn vip_collisions(context: &Context, findings: &mut Vec<Diagnostic>) {
         }
         for view in context.hosts_of_cluster[index].iter().map(|host| &context.hosts[*host]) {
             for address in context.documents(view).flat_map(|document| &document.facts.addresses) {
-                let Some((field, at)) = by_address.get(&address.net.addr()) else { continue };
-                findings.push(
-                    Diagnostic::new(
-                        Code(518),
-                        address.at,
-                        format!(
-                            "{} of host `{}` is also in `{field}` of cluster `{}`",
-                            address.net.addr(),
-                            view.host.meta.id.name,
-                            cluster.meta.id.name
-                        ),
-                    )
-                    .cause(
-                        "a VIP must be free: it moves from node to node. The service pings it before the installation \
+                let Some(fields) = by_address.get(&address.net.addr()) else { continue };
+                let names = listed(fields.iter().map(|(field, _)| field));
+                let finding = Diagnostic::new(
+                    Code(518),
+                    address.at,
+                    format!(
+                        "{} of host `{}` is also in {names} of cluster `{}`",
+                        address.net.addr(),
+                        view.host.meta.id.name,
+                        cluster.meta.id.name
+                    ),
+                )
+                .cause(
+                    "a VIP must be free: it moves from node to node. The service pings it before the installation \
                         and refuses one that answers",
-                    )
-                    .help(format!("choose another address for the host, or another one in `spec.{field}`"))
-                    .related(*at, "the VIP"),
+                )
+                .help(format!("choose another address for the host, or another one in {names}"));
+                findings.push(
+                    fields.iter().fold(finding, |finding, (field, at)| finding.related(*at, format!("`{field}`"))),
                 );
             }
         }
@@ -202,7 +284,7 @@ fn host_counts(context: &Context, findings: &mut Vec<Diagnostic>) {
         if hosts.is_empty() || is_installed(cluster) {
             continue;
         }
-        let role = |host: &usize| context.hosts[*host].host.role.as_ref().map_or(Role::Auto, |role| role.value);
+        let role = |host: &usize| role_meant(context.hosts[*host].host);
         let count = |wanted: Role| hosts.iter().filter(|host| role(host) == wanted).count();
         let free = count(Role::Auto);
         for (field, wanted, found, severity) in [
@@ -220,9 +302,14 @@ fn host_counts(context: &Context, findings: &mut Vec<Diagnostic>) {
                     Code(510),
                     wanted.at,
                     format!(
-                        "cluster `{}` wants `{field}: {number}`, but there {} with that role",
+                        "cluster `{}` wants `{field}: {number}`, but there {} with that role{}",
                         cluster.meta.id.name,
-                        if found == 1 { "is 1 host".to_owned() } else { format!("are {found} hosts") }
+                        if found == 1 { "is 1 host".to_owned() } else { format!("are {found} hosts") },
+                        if free == 0 {
+                            String::new()
+                        } else {
+                            format!(" and {} without a role", counted(free, "host"))
+                        }
                     ),
                 )
                 .severity(severity)
@@ -242,4 +329,15 @@ fn host_counts(context: &Context, findings: &mut Vec<Diagnostic>) {
             );
         }
     }
+}
+
+/// The role of a host; a misspelt one counts as what was meant, so that repairing it changes no number.
+fn role_meant(host: &Host) -> Role {
+    const ROLES: [(&str, Role); 3] = [("master", Role::Master), ("worker", Role::Worker), ("arbiter", Role::Arbiter)];
+    if let Some(role) = &host.role {
+        return role.value;
+    }
+    let written = host.meta.annotations.get("bmac.agent-install.openshift.io/role");
+    let meant = written.and_then(|written| nearest(&written.to_ascii_lowercase(), ROLES.map(|(name, _)| name)));
+    ROLES.iter().find(|(name, _)| meant == Some(name)).map_or(Role::Auto, |(_, role)| *role)
 }

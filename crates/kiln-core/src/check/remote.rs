@@ -5,7 +5,7 @@
 //! cluster-managed VIPs, unless two validations are switched off.
 
 use super::Rule;
-use super::cluster_network::{is_installed, keeps_its_vips};
+use super::cluster_network::{is_installed, is_nowhere, keeps_its_vips};
 use super::context::{Context, HostView};
 use super::words::{counted, listed};
 use crate::diagnostic::{Code, Diagnostic};
@@ -129,6 +129,10 @@ fn remote_masters(context: &Context, findings: &mut Vec<Diagnostic>) {
                 continue;
             }
             let vip = cluster.api_vips.first().or(cluster.ingress_vips.first());
+            // Where no host is near it, the address is wrong and not the host.
+            if vip.is_some_and(|vip| is_nowhere(context, index, vip.value)) {
+                break;
+            }
             let vip_text = vip.map(|vip| vip.to_string()).unwrap_or_default();
             let address = context.documents(host).flat_map(|document| &document.facts.addresses).next();
             findings.push(
@@ -161,6 +165,11 @@ fn remote_hosts(context: &Context, findings: &mut Vec<Diagnostic>) {
         let of = |wanted: Place| hosts().filter(move |host| place(context, host, cluster) == wanted);
         let remote: Vec<&HostView> = of(Place::Remote).collect();
         let Some(first) = remote.first() else { continue };
+        let vips = cluster.api_vips.iter().chain(&cluster.ingress_vips);
+        // Nobody is remote from an address that is near no host.
+        if vips.map(|vip| vip.value).all(|vip| is_nowhere(context, index, vip)) {
+            continue;
+        }
         let names = listed(remote.iter().map(|host| &host.host.meta.id.name));
         let unknown = of(Place::Unknown).count();
         let unknown = if unknown == 0 { String::new() } else { format!(", {unknown} use DHCP or declare no network") };
@@ -177,7 +186,8 @@ fn remote_hosts(context: &Context, findings: &mut Vec<Diagnostic>) {
             )
             .cause(
                 "a node whose subnets contain no VIP is remote: from 4.13 it labels itself \
-                `node.openshift.io/remote-worker`, runs no keepalived and gets no default router",
+                `node.openshift.io/remote-worker`, runs no keepalived and gets no default router unless a nodeSelector puts \
+                it there",
             )
             .help(
                 "before 4.13 keep routers and keepalived off these nodes yourself; a load balancer or a routed \

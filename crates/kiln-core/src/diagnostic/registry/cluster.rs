@@ -20,6 +20,7 @@ super::codes! {
     0516 Error "a node in two custom pools",
     0517 Warning "a MachineConfig that reaches no pool",
     0518 Error "a VIP that is not free",
+    0519 Error "a VIP in the subnet of no host",
     0520 Warning "`InPlace` upgrades do nothing on platform None",
     0521 Warning "`autoRepair` does nothing on platform None",
     0522 Warning "`replicas` creates no machine on platform None",
