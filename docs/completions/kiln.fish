@@ -56,7 +56,7 @@ complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subco
 complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture help" -f -a "diff" -d 'Compare two folders of keyfiles by meaning'
 complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture help" -f -a "capture" -d 'Turn a configured machine\'s profiles into clean keyfiles or nmstate YAML'
 complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from render" -l out -d 'Folder the keyfiles are written to' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from render" -l out -d 'Folder the keyfiles are written to: a new one, an empty one, or one with an earlier result' -r -F
 complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from render" -s h -l help -d 'Print help'
 complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from render" -s V -l version -d 'Print version'
 complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from merge" -l out -d 'Folder the result is written to: a new one, an empty one, or one with an earlier result' -r -F
@@ -67,7 +67,7 @@ complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcomman
 complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from capture" -l root -d 'Root of the machine\'s file system' -r -F
 complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from capture" -s o -l output -d 'What to print' -r -f -a "nmstate\t'One nmstate document'
 keyfiles\t'Cleaned keyfiles, one after the other with their names'"
-complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from capture" -l out -d 'Folder the keyfiles are written to instead of being printed' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from capture" -l out -d 'Folder the keyfiles are written to instead of being printed: a new one, an empty one, or one with an earlier result' -r -F
 complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from capture" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from capture" -s V -l version -d 'Print version'
 complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from help" -f -a "render" -d 'Render nmstate YAML, NMStateConfigs or policies to keyfiles'

@@ -1,6 +1,7 @@
 //! The command line: what can be typed, and which file answers it.
 //!
-//! Exit codes: 0 done, 1 refused (the input is wrong), 2 Kiln failed.
+//! Exit codes: 0 done, 1 refused (the input is wrong or missing), 2 Kiln or the machine failed, or clap refused the
+//! command line.
 
 use std::process::ExitCode;
 

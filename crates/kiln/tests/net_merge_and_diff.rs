@@ -62,13 +62,13 @@ fn merge_tells_its_decisions_and_writes_private_files() {
     folder.file("base/bond0.nmconnection", 0o600, BOND).file("overlay/routes.nmconnection", 0o600, ROUTES);
     folder.file("overlay/dummy.nmconnection", 0o644, DUMMY).file("overlay/notes.txt", 0o600, "not a keyfile\n");
     let arguments = ["net", "merge", "base", "overlay", "--out", "out"];
+    let warning = "warning: overlay/notes.txt takes no part: line 1: `not a keyfile` is neither `key=value` nor `[group]`; start comments with `#`\n";
     let expected = "\
-overlay/notes.txt takes no part: line 1: `not a keyfile` is neither `key=value` nor `[group]`; start comments with `#`
 dummy.nmconnection of the overlay takes no part: mode 0644 gives rights to group or others; NetworkManager loads a keyfile only with mode 0600 or less
 bond0.nmconnection of the base and routes.nmconnection of the overlay are one connection (same interface bond0); written to bond0.nmconnection
 wrote out/bond0.nmconnection
 ";
-    assert_eq!(folder.kiln(&arguments), (0, expected.to_owned(), String::new()));
+    assert_eq!(folder.kiln(&arguments), (0, expected.to_owned(), warning.to_owned()));
     assert_eq!(listing(&folder.0.join("out")), [("bond0.nmconnection".to_owned(), 0o600)]);
     let written = fs::read_to_string(folder.0.join("out/bond0.nmconnection")).unwrap();
     let expected = "[connection]\nid=bond0\ntype=bond\ninterface-name=bond0\n\n[ipv4]\nmethod=manual\naddress1=192.0.2.10/24,192.0.2.1\nroute1=198.51.100.0/24,192.0.2.254\n";
@@ -80,12 +80,13 @@ wrote out/bond0.nmconnection
 fn merge_refuses_to_mix_with_other_files() {
     let folder = Folder::new();
     folder.file("base/bond0.nmconnection", 0o600, BOND).file("overlay/routes.nmconnection", 0o600, ROUTES);
-    folder.file("out/old.nmconnection", 0o600, DUMMY);
+    folder.file("out/old.nmconnection", 0o600, DUMMY).file("notes", 0o600, "");
     let cases = [
         (
             "out",
             "error: `out` already has `old.nmconnection`, which is not part of the result; remove it or choose another folder with --out\n",
         ),
+        ("notes", "error: `notes` is not a folder; choose another with --out\n"),
         ("base", "error: `base` is one of the folders to merge; choose another with --out\n"),
     ];
     for (out, expected) in cases {
@@ -93,6 +94,24 @@ fn merge_refuses_to_mix_with_other_files() {
         assert_eq!(said, (1, String::new(), expected.to_owned()));
     }
     assert_eq!(listing(&folder.0.join("out")), [("old.nmconnection".to_owned(), 0o600)]);
+}
+
+#[test]
+fn a_broken_keyfile_refuses_the_merge() {
+    let folder = Folder::new();
+    folder.file("base/bond0.nmconnection", 0o600, BOND).file("overlay/broken.nmconnection", 0o600, "no keyfile\n");
+    folder.file("notes.txt", 0o600, "no keyfile\n");
+    let reason = "line 1: `no keyfile` is neither `key=value` nor `[group]`; start comments with `#`";
+    for (base, overlay, broken) in
+        [("base", "overlay", "overlay/broken.nmconnection"), ("notes.txt", "base", "notes.txt")]
+    {
+        let expected = format!(
+            "warning: {broken} takes no part: {reason}\nnothing was written to out: repair or remove the broken keyfiles\n"
+        );
+        let said = folder.kiln(&["net", "merge", base, overlay, "--out", "out"]);
+        assert_eq!(said, (1, String::new(), expected));
+        assert!(!folder.0.join("out").exists());
+    }
 }
 
 #[test]

@@ -123,11 +123,50 @@ fn input_that_is_no_network_document_is_named() {
         ("empty.yaml", 1, "error[KLN0250]: no network document in empty.yaml (found: nothing)"),
         ("other.yaml", 1, "error[KLN0250]: no network document in other.yaml (found: Namespace)"),
         ("twice.yaml", 1, "error[KLN0251]: bond0.nmconnection comes out of two documents"),
-        ("missing.yaml", 2, "error: cannot read `missing.yaml`"),
+        ("missing.yaml", 1, "error: cannot read `missing.yaml`"),
+        (".", 1, "error: cannot read `.`"),
     ] {
         let said = kiln(&folder, &["net", "render", file, "--out", "out"]);
         assert_eq!(said.exit, exit, "{file}: {}", said.complaints);
         assert_eq!(said.complaints.lines().next(), Some(complaint), "{file}");
+    }
+}
+
+#[test]
+fn a_template_is_told_once() {
+    let folder = Folder::new();
+    folder.file(
+        "helm.yaml",
+        "{{- if .Values.bond }}\ninterfaces:\n- name: {{ .Values.nic }}\n{{- end }}\n---\na: {{ b }}\n",
+    );
+    let said = kiln(&folder, &["net", "render", "helm.yaml", "--out", "out"]);
+    assert_eq!((said.exit, said.complaints.matches("error").count()), (1, 1), "{}", said.complaints);
+    assert!(said.complaints.starts_with("error[KLN0022]: this is a template, not a manifest\n"), "{}", said.complaints);
+}
+
+#[test]
+fn nothing_is_written_beside_other_files() {
+    let folder = Folder::new();
+    folder.file("bond.yaml", BOND);
+    folder.file("out/eno1.nmconnection", "[connection]\nid=foreign\n");
+    folder.file(
+        "root/etc/NetworkManager/system-connections/uplink.nmconnection",
+        "[connection]\nid=uplink\ntype=dummy\n",
+    );
+    for arguments in
+        [&["net", "render", "bond.yaml", "--out"][..], &["net", "capture", "--root", "root", "-o", "keyfiles", "--out"]]
+    {
+        let foreign = "error: `out` already has `eno1.nmconnection`, which is not part of the result; remove it or choose another folder with --out\n";
+        let no_folder = "error: `bond.yaml` is not a folder; choose another with --out\n";
+        for (out, complaint) in [("out", foreign), ("bond.yaml", no_folder)] {
+            let said = kiln(&folder, &[arguments, &[out]].concat());
+            assert_eq!((said.exit, said.output.as_str(), said.complaints.as_str()), (1, "", complaint));
+        }
+    }
+    assert_eq!(names(&folder.0.join("out")), ["eno1.nmconnection"]);
+    for _ in 0..2 {
+        let said = kiln(&folder, &["net", "render", "bond.yaml", "--out", "new"]);
+        assert_eq!((said.exit, said.complaints.as_str()), (0, ""), "an earlier result may be written again");
     }
 }
 
@@ -186,6 +225,9 @@ fn a_profile_that_cannot_be_read_does_not_pass_unnoticed() {
         "{}",
         said.complaints
     );
-    let said = kiln(&folder, &["net", "capture", "--root", "nowhere"]);
-    assert_eq!(said.exit, 1, "{}", said.complaints);
+    folder.file("file", "");
+    for root in ["nowhere", "file"] {
+        let said = kiln(&folder, &["net", "capture", "--root", root]);
+        assert_eq!(said.exit, 1, "{}", said.complaints);
+    }
 }

@@ -4,6 +4,7 @@
 //! [`MAX_FILE_BYTES`] are refused unread, nesting stops at [`MAX_DEPTH`], a file holds at most [`MAX_NODES`] values,
 //! and what aliases repeat is limited by [`MAX_EXPANSION`], so a "billion laughs" file ends with one error.
 //! A document that cannot be read is reported and left out; the documents behind the next `---` are read all the same.
+//! A template is reported once and nothing of it is read: its other syntax errors say nothing.
 //!
 //! Not here: what a document means (`kiln-api`), and finding files (`kiln::cli::load`).
 //! Kubernetes cuts a stream at lines that begin with `---` before any YAML is parsed, and so do we: that is what makes
@@ -29,6 +30,8 @@ pub const MAX_NODES: usize = 4_000_000;
 /// What anchors and aliases of one file may add, in bytes of memory.
 pub const MAX_EXPANSION: usize = 64 << 20;
 
+const TEMPLATE: Code = Code(0022);
+
 /// Every document of a stream that is not empty, and what is wrong with the text.
 pub fn parse_yaml(file: FileId, source: &SourceFile) -> (Vec<Node>, Vec<Diagnostic>) {
     let text = source.text.as_str();
@@ -50,7 +53,10 @@ pub fn parse_yaml(file: FileId, source: &SourceFile) -> (Vec<Node>, Vec<Diagnost
             break;
         }
     }
-    (documents, diagnostics)
+    match diagnostics.iter().position(|diagnostic| diagnostic.code == TEMPLATE) {
+        Some(index) => (Vec::new(), vec![diagnostics.swap_remove(index)]),
+        None => (documents, diagnostics),
+    }
 }
 
 /// The refusal of a file over [`MAX_FILE_BYTES`], also for readers that look at the size before they read.
@@ -63,7 +69,7 @@ pub fn too_large(file: FileId, bytes: u64) -> Diagnostic {
 
 /// The finding about a template (`{{ … }}`), at the expression that gives it away.
 pub fn template(at: Location) -> Diagnostic {
-    Diagnostic::new(Code(0022), at, "this is a template, not a manifest")
+    Diagnostic::new(TEMPLATE, at, "this is a template, not a manifest")
         .cause("`{{ … }}` is filled in by Helm, Argo CD or Ansible; before that there is nothing to check")
         .help("render it first, for example `helm template . | kiln check -`")
 }

@@ -238,10 +238,6 @@ impl Loader {
         } else {
             parse_yaml(file, source)
         };
-        if let Some(template) = diagnostics.iter().find(|diagnostic| diagnostic.code == Code(0022)) {
-            // Its other syntax errors say nothing, and what could be read of it is no object yet.
-            return self.report(template.clone());
-        }
         self.loaded.diagnostics.extend(diagnostics);
         for document in documents {
             self.document(document);

@@ -20,7 +20,8 @@ pub enum NetCommand {
     /// Merge two folders of keyfiles by meaning; the overlay wins where both speak
     ///
     /// The same connection is found by UUID, else by interface or MAC address and type, else by id, and joined key by
-    /// key. Addresses and name servers are replaced, routes are added. Everything decided is printed.
+    /// key. Addresses and name servers are replaced, routes are added. Everything decided is printed. When a keyfile is
+    /// broken, nothing is written.
     Merge(MergeArgs),
     /// Compare two folders of keyfiles by meaning
     ///
@@ -37,7 +38,7 @@ pub struct RenderArgs {
     /// nmstate YAML, NMStateConfig or NodeNetworkConfigurationPolicy
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Folder the keyfiles are written to
+    /// Folder the keyfiles are written to: a new one, an empty one, or one with an earlier result
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }
@@ -72,7 +73,7 @@ pub struct CaptureArgs {
     /// What to print
     #[arg(short, long, value_enum, default_value = "nmstate")]
     output: CaptureOutput,
-    /// Folder the keyfiles are written to instead of being printed
+    /// Folder the keyfiles are written to instead of being printed: a new one, an empty one, or one with an earlier result
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

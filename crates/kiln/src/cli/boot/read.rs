@@ -35,9 +35,11 @@ pub fn read_folder(folder: &Path) -> Result<Vec<NetworkFile>, Failure> {
     let cannot = || format!("cannot read the folder `{}`", folder.display());
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).with_context(cannot).map_err(Failure::Refused)? {
-        let entry = entry.with_context(cannot)?;
+        let entry = entry.with_context(cannot).map_err(Failure::Refused)?;
         let path = entry.path();
-        let metadata = fs::metadata(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
+        let metadata = fs::metadata(&path)
+            .with_context(|| format!("cannot read `{}`", path.display()))
+            .map_err(Failure::Refused)?;
         let content = if metadata.is_file() {
             Content::Bytes(read_start(&path)?)
         } else if metadata.is_dir() {
@@ -56,9 +58,9 @@ pub fn read_folder(folder: &Path) -> Result<Vec<NetworkFile>, Failure> {
 /// A file up to one byte more than a keyfile may have: the parser then says that it is too long.
 fn read_start(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
-    let file = File::open(path).with_context(|| format!("cannot read `{}`", path.display()))?;
-    file.take(LONGEST_TEXT as u64 + 1)
-        .read_to_end(&mut bytes)
-        .with_context(|| format!("cannot read `{}`", path.display()))?;
+    File::open(path)
+        .and_then(|file| file.take(LONGEST_TEXT as u64 + 1).read_to_end(&mut bytes))
+        .with_context(|| format!("cannot read `{}`", path.display()))
+        .map_err(Failure::Refused)?;
     Ok(bytes)
 }

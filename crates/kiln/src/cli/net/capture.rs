@@ -5,6 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use anyhow::Context;
 use kiln_core::diagnostic::{Code, Diagnostic, Severity};
 use kiln_core::keyfile::{ConnectionFile, Keyfile, LONGEST_TEXT};
 use kiln_core::nmstate::{self, Captured};
@@ -71,9 +72,9 @@ fn print(captured: &Captured, args: &super::CaptureArgs) -> Result<(), Failure> 
 fn read_folder(folder: &Path, findings: &mut Vec<Diagnostic>) -> Result<Vec<ConnectionFile>, Failure> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => {
-            entries.map_err(|error| anyhow::anyhow!("cannot read the folder `{}`: {error}", folder.display()))?
-        }
+        entries => entries
+            .with_context(|| format!("cannot read the folder `{}`", folder.display()))
+            .map_err(Failure::Refused)?,
     };
     let mut paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
     paths.sort();

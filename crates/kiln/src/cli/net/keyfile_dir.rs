@@ -1,12 +1,16 @@
 //! A folder of keyfiles on disk: read within bounds; written completely or not at all, mode 0600 from the first byte.
+//!
+//! What is written never mixes with other files: NetworkManager would load whatever lies beside it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use kiln_core::keyfile::{ConnectionFile, Keyfile, KeyfileError, LONGEST_TEXT};
+
+use super::super::output::Failure;
 
 /// Keyfiles that were read, and those that are none.
 pub struct ReadKeyfiles {
@@ -52,7 +56,8 @@ pub fn read_keyfiles(path: &Path) -> anyhow::Result<ReadKeyfiles> {
 /// Writes every file under a temporary name, then gives all of them their names. Returns the paths.
 ///
 /// Temporary names begin with a dot, so that a NetworkManager watching the folder does not read them.
-pub fn write_keyfiles(folder: &Path, files: &[ConnectionFile]) -> anyhow::Result<Vec<PathBuf>> {
+pub fn write_keyfiles(folder: &Path, files: &[ConnectionFile]) -> Result<Vec<PathBuf>, Failure> {
+    refuse_foreign_files(folder, files)?;
     fs::create_dir_all(folder).with_context(|| format!("cannot make the folder `{}`", folder.display()))?;
     let mut written = Unfinished(Vec::new());
     for file in files {
@@ -67,6 +72,29 @@ pub fn write_keyfiles(folder: &Path, files: &[ConnectionFile]) -> anyhow::Result
         paths.push(path);
     }
     Ok(paths)
+}
+
+/// An earlier result has files of the same names only; anything else must not come to lie beside the new one.
+fn refuse_foreign_files(out: &Path, files: &[ConnectionFile]) -> Result<(), Failure> {
+    let shown = out.display();
+    let entries = match fs::read_dir(out) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
+            return Err(Failure::refused(anyhow!("`{shown}` is not a folder; choose another with --out")));
+        }
+        Err(error) => return Err(anyhow!(error).context(format!("cannot read the folder `{shown}`")).into()),
+    };
+    for entry in entries {
+        let name = entry.with_context(|| format!("cannot read the folder `{shown}`"))?.file_name();
+        if !files.iter().any(|file| name == file.name.as_str()) {
+            return Err(Failure::refused(anyhow!(
+                "`{shown}` already has `{}`, which is not part of the result; remove it or choose another folder with --out",
+                name.to_string_lossy(),
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn write_new(path: &Path, file: &ConnectionFile) -> std::io::Result<()> {

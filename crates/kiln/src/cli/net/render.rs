@@ -2,6 +2,8 @@
 //!
 //! One output folder is one machine. Either everything is written or, when anything is refused, nothing.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use anyhow::Context;
@@ -56,13 +58,17 @@ fn read(path: &Path, sources: &mut SourceMap, job: &mut Job) -> Result<(), Failu
 }
 
 fn read_text(path: &Path) -> Result<String, Failure> {
-    let size = std::fs::metadata(path).with_context(|| format!("cannot read `{}`", path.display()))?.len();
-    if size > yaml::MAX_FILE_BYTES as u64 {
-        let reason =
-            anyhow::anyhow!("`{}` has {size} bytes; Kiln reads up to {}", path.display(), yaml::MAX_FILE_BYTES);
+    const LIMIT: usize = yaml::MAX_FILE_BYTES;
+    let mut bytes = Vec::new();
+    // Whatever its size was said to be: a device has none and never ends.
+    File::open(path)
+        .and_then(|file| file.take(LIMIT as u64 + 1).read_to_end(&mut bytes))
+        .with_context(|| format!("cannot read `{}`", path.display()))
+        .map_err(Failure::Refused)?;
+    if bytes.len() > LIMIT {
+        let reason = anyhow::anyhow!("`{}` has more than {LIMIT} bytes; Kiln reads no more", path.display());
         return Err(Failure::refused(reason));
     }
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
     String::from_utf8(bytes).map_err(|_| Failure::refused(anyhow::anyhow!("`{}` is not text (UTF-8)", path.display())))
 }
 
