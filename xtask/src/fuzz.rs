@@ -11,7 +11,7 @@ use crate::execute;
 /// What cargo-fuzz would pass, without a sanitizer: Kiln has no unsafe code for one to watch.
 const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
-    -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Ccodegen-units=1";
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions";
 
 /// Largest input tried and memory and time allowed for one: the bounds parsers promise.
 const BOUNDS: [&str; 3] = ["-max_len=8192", "-rss_limit_mb=1024", "-timeout=5"];

@@ -3,7 +3,8 @@
 //! The scripts count and copy files without looking into them; NetworkManager loads only what passes its own rules.
 //! The distance between the two is what makes a file that is never loaded stop the network of a machine.
 
-use crate::keyfile::{ConnectionFile, Keyfile};
+use crate::keyfile::{ConnectionFile, Keyfile, KeyfileError};
+use crate::network::profile::{Profile, Refusal};
 
 /// One entry of a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,21 +40,15 @@ pub enum Folder {
 /// Why NetworkManager does not load a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotLoaded {
-    /// Group or others may read or write it.
-    #[error("mode {mode:04o} lets others read it; NetworkManager loads keyfiles of mode 0600 only")]
-    Mode {
-        /// The mode it has.
-        mode: u32,
-    },
-    /// The name says that it is no profile.
-    #[error("NetworkManager passes over files of this name")]
-    Name,
     /// The folder accepts only one ending.
     #[error("below /run only files ending in .nmconnection are loaded")]
     Ending,
     /// Not a keyfile.
     #[error("it is not a keyfile: {0}")]
-    Text(String),
+    Text(#[from] KeyfileError),
+    /// It does not read it, or what it reads is no profile.
+    #[error("{0}")]
+    Refused(Refusal),
     /// A folder.
     #[error("it is a folder")]
     Directory,
@@ -65,28 +60,24 @@ pub enum NotLoaded {
 impl NetworkFile {
     /// The profile NetworkManager would load from it, or why it would not.
     pub fn load(&self, folder: Folder) -> Result<ConnectionFile, NotLoaded> {
-        if is_passed_over(&self.name) {
-            return Err(NotLoaded::Name);
-        }
-        if folder == Folder::Run && !self.name.ends_with(".nmconnection") {
-            return Err(NotLoaded::Ending);
-        }
         let file = self.parse()?;
-        if self.mode & 0o077 != 0 {
-            return Err(NotLoaded::Mode { mode: self.mode });
+        match Profile::refusal(&file) {
+            _ if folder == Folder::Run && !self.name.ends_with(".nmconnection") => Err(NotLoaded::Ending),
+            Some(refusal) => Err(NotLoaded::Refused(refusal)),
+            None => Ok(file),
         }
-        Ok(file)
     }
 
     /// The profile that is written in it, whether or not NetworkManager would load it.
     pub fn parse(&self) -> Result<ConnectionFile, NotLoaded> {
-        let bytes = match &self.content {
-            Content::Directory => return Err(NotLoaded::Directory),
-            Content::Remote(url) => return Err(NotLoaded::Remote(url.clone())),
-            Content::Bytes(bytes) => bytes,
-        };
-        let keyfile = Keyfile::parse_bytes(bytes).map_err(|error| NotLoaded::Text(error.to_string()))?;
-        Ok(ConnectionFile { name: self.name.clone(), mode: self.mode, keyfile })
+        match &self.content {
+            Content::Directory => Err(NotLoaded::Directory),
+            Content::Remote(url) => Err(NotLoaded::Remote(url.clone())),
+            Content::Bytes(bytes) => {
+                let keyfile = Keyfile::parse_bytes(bytes)?;
+                Ok(ConnectionFile { name: self.name.clone(), mode: self.mode, keyfile })
+            }
+        }
     }
 
     /// Whether the shell's `*` leaves it out.
@@ -100,9 +91,4 @@ impl From<&ConnectionFile> for NetworkFile {
         let ConnectionFile { name, mode, keyfile } = file;
         NetworkFile { name: name.clone(), mode: *mode, content: Content::Bytes(keyfile.render().into_bytes()) }
     }
-}
-
-/// Editors' and package managers' leftovers, certificates, and anything hidden.
-fn is_passed_over(name: &str) -> bool {
-    name.starts_with('.') || ["~", ".swp", ".swpx", ".pem", ".der"].iter().any(|ending| name.ends_with(ending))
 }
