@@ -2,6 +2,7 @@
 //!
 //! The `nmstate` crate does the translation, because it is the one the field uses. What it leaves out of the keyfiles
 //! without a word, or takes from the machine it happens to run on, is rendered or reported here.
+//! Memory is bounded by [`MAX_INTERFACES`]: the crate takes tens of kilobytes for each.
 //! Same document, same bytes: UUIDs are derived from type and name of the interface, files are sorted by name.
 //!
 //! Not here: reading YAML (see [`crate::document`]), finding the document inside an NMStateConfig or a policy, writing.
@@ -26,6 +27,9 @@ mod wrapped;
 pub use capture::{Captured, capture};
 pub use macs::{AssistedView, assisted_view, bind_to_macs};
 pub use wrapped::{NetworkDocument, Wrapping, find_network};
+
+/// How many interfaces a document may list; nmstate itself is made for about a thousand.
+pub const MAX_INTERFACES: usize = 4096;
 
 /// What one document becomes.
 #[derive(Debug, Clone, Default)]
@@ -52,6 +56,9 @@ pub fn render(document: &Node) -> Rendered {
 
 /// Renders a document whose NICs have known MAC addresses. Names stay as the document has them.
 pub fn render_for_nics(document: &Node, nics: &[NicMapping]) -> Rendered {
+    if let Some(refusal) = too_many_interfaces(document) {
+        return Rendered { diagnostics: vec![refusal], ..Rendered::default() };
+    }
     let view = View::new(document);
     if let Some(template) = convert::template(&view) {
         return Rendered { diagnostics: vec![cannot_fill_in(template)], ..Rendered::default() };
@@ -72,6 +79,16 @@ pub fn render_for_nics(document: &Node, nics: &[NicMapping]) -> Rendered {
 fn hostname(document: &Node) -> Option<Sourced<String>> {
     let name = document.path(&["hostname", "config"])?;
     Some(Sourced::new(name.as_str().filter(|name| !name.is_empty())?.to_owned(), name.at))
+}
+
+fn too_many_interfaces(document: &Node) -> Option<Diagnostic> {
+    let interfaces = document.get("interfaces").filter(|list| list.items().len() > MAX_INTERFACES)?;
+    let message = format!("the document lists {} interfaces and is not rendered", interfaces.items().len());
+    Some(
+        Diagnostic::new(Code(0253), interfaces.at, message)
+            .cause(format!("nmstate is made for about a thousand interfaces; Kiln takes at most {MAX_INTERFACES}"))
+            .help("list the interfaces of one machine, and give every other machine a document of its own"),
+    )
 }
 
 fn cannot_fill_in(template: Location) -> Diagnostic {

@@ -200,7 +200,7 @@ impl fmt::Display for Step {
         match self {
             Step::ComposeDiscoveryImage { profiles: 0 } => f.write_str("boot image without a declared network: DHCP"),
             Step::ComposeDiscoveryImage { profiles } => {
-                write!(f, "compose its discovery image with {profiles} profiles")
+                write!(f, "compose its discovery image with {}", counted(*profiles))
             }
             Step::BootFromMedia { bmc } => write!(f, "boot it once from virtual media through {bmc}"),
             Step::BootByHand => {
@@ -209,14 +209,22 @@ impl fmt::Display for Step {
             Step::Validate => f.write_str("compare the machine that reports with what is declared"),
             Step::Install { disk: Some(disk) } => write!(f, "install to the disk with {disk}"),
             Step::Install { disk: None } => f.write_str("install to the first disk that fits: no hint is declared"),
-            Step::WriteFirstBootNetwork { profiles } => {
-                write!(f, "leave {profiles} profiles for the first boot, in /boot and in the initrd")
+            Step::WriteFirstBootNetwork { profiles: 0 } => {
+                f.write_str("leave no profiles for the first boot: none are declared")
             }
+            Step::WriteFirstBootNetwork { profiles } => {
+                write!(f, "leave {} for the first boot, in /boot and in the initrd", counted(*profiles))
+            }
+            Step::ServeIgnition { pool, profiles: 0 } => write!(f, "serve the config of pool {pool} as it is"),
             Step::ServeIgnition { pool, profiles } => {
-                write!(f, "serve the config of pool {pool} with {profiles} profiles merged into it")
+                write!(f, "serve the config of pool {pool} with {} merged into it", counted(*profiles))
             }
             Step::ApproveCertificates { node } => write!(f, "approve the certificates of node {node}"),
             Step::ApplyPolicy { policy } => write!(f, "try, prove and commit policy {policy}"),
         }
     }
+}
+
+fn counted(profiles: usize) -> String {
+    if profiles == 1 { "1 profile".to_owned() } else { format!("{profiles} profiles") }
 }

@@ -16,7 +16,9 @@ use std::path::Path;
 use fixtures::{check_cases, describe};
 use kiln_core::document::yaml::parse_yaml;
 use kiln_core::keyfile::{ConnectionFile, Keyfile};
-use kiln_core::nmstate::{NetworkDocument, assisted_view, bind_to_macs, capture, find_network, render_for_nics};
+use kiln_core::nmstate::{
+    MAX_INTERFACES, NetworkDocument, assisted_view, bind_to_macs, capture, find_network, render_for_nics,
+};
 use kiln_core::source::SourceMap;
 
 #[test]
@@ -42,6 +44,19 @@ fn answer(sources: &SourceMap, network: &NetworkDocument<'_>) -> String {
 
 fn show(file: &ConnectionFile) -> String {
     format!("--- {} {:04o}\n{}", file.name, file.mode, file.keyfile.render())
+}
+
+#[test]
+fn a_list_of_interfaces_without_end_is_refused_before_it_takes_all_memory() {
+    let mut sources = SourceMap::default();
+    let file = sources.add("input.yaml", "interfaces:\n".to_owned() + &"- {name: eno1}\n".repeat(MAX_INTERFACES + 1));
+    let (documents, _) = parse_yaml(file, sources.file(file));
+    let expected = "\
+error KLN0253 2:1: the document lists 4097 interfaces and is not rendered
+  cause: nmstate is made for about a thousand interfaces; Kiln takes at most 4096
+  help: list the interfaces of one machine, and give every other machine a document of its own
+";
+    assert_eq!(answer(&sources, &find_network(&documents[0]).unwrap()), expected);
 }
 
 #[test]

@@ -170,7 +170,8 @@ fn copy_network(boot: &FirstBoot, from_arguments: Vec<NetworkFile>) -> (Vec<Netw
         return (Vec::new(), vec![reason]);
     }
     let replaced: Vec<&str> = from_arguments.iter().map(|file| file.name.as_str()).collect();
-    let mut reasons = vec![format!("{} files are copied from {}", copied.len(), read_from.folder())];
+    let count = if copied.len() == 1 { "1 file is".to_owned() } else { format!("{} files are", copied.len()) };
+    let mut reasons = vec![format!("{count} copied from {}", read_from.folder())];
     if !replaced.is_empty() {
         reasons.push(format!("the profiles of the kernel arguments are deleted first: {}", replaced.join(", ")));
     }

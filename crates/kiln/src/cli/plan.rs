@@ -8,6 +8,7 @@ use kiln_core::document::emit::to_yaml;
 use kiln_core::plan::{HostPlan, Planner};
 use serde_json::json;
 
+use super::check::ReportFormat;
 use super::output::{self, Failure};
 use super::{Outcome, PrintFormat, load, report};
 
@@ -30,15 +31,22 @@ pub struct PlanArgs {
 pub fn run(args: &PlanArgs) -> Result<Outcome, Failure> {
     let load::Loaded { mut sources, documents, diagnostics: mut findings } =
         load::load(std::slice::from_ref(&args.path))?;
-    let (world, unread) = kiln_api::build_world(documents, &mut sources);
+    let (world, more) = kiln_api::build_world(documents, &mut sources);
     let planner = Planner::new(&world);
     let wanted = |plan: &HostPlan| args.host.as_ref().is_none_or(|name| is_named(plan, name));
     if world.hosts.is_empty() || args.host.is_some() && !planner.plans().any(|plan| wanted(&plan)) {
+        let unread = findings.iter().any(|finding| finding.severity == Severity::Error);
+        findings.extend(more);
+        findings.retain(|finding| finding.severity == Severity::Error);
+        report::print(&sources, &findings, ReportFormat::Human)?;
+        if unread && world.hosts.is_empty() {
+            return Err(Failure::refused(unreadable(&args.path)));
+        }
         let known = planner.plans().map(|plan| plan.host.name).collect::<Vec<_>>();
         return Err(Failure::refused(no_such_host(&args.path, args.host.as_deref(), &known)));
     }
     print_plans(planner.plans().filter(wanted), args.output)?;
-    findings.extend(unread);
+    findings.extend(more);
     findings.extend(planner.findings());
     let errors = report::count(&findings, Severity::Error);
     if errors > 0 {
@@ -74,6 +82,10 @@ fn print_plans(plans: impl Iterator<Item = HostPlan>, format: PrintFormat) -> Re
 
 fn is_named(plan: &HostPlan, name: &str) -> bool {
     plan.host.name == name || plan.node == name || format!("{}/{}", plan.host.namespace, plan.host.name) == name
+}
+
+fn unreadable(path: &Path) -> anyhow::Error {
+    anyhow::anyhow!("`{}` could not be read completely, and what could be read declares no hosts", path.display())
 }
 
 fn no_such_host(path: &Path, wanted: Option<&str>, known: &[String]) -> anyhow::Error {

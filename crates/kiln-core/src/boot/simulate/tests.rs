@@ -99,7 +99,7 @@ fn copied_profiles_replace_those_of_the_kernel_arguments() {
     assert_eq!(
         prediction.initramfs.reasons,
         [
-            "1 files are copied from /boot/coreos-firstboot-network",
+            "1 file is copied from /boot/coreos-firstboot-network",
             "the profiles of the kernel arguments are deleted first: eno1.nmconnection"
         ]
     );

@@ -49,4 +49,5 @@ super::codes! {
     0250 Error "The document to render was not found",
     0251 Error "Two documents render the same file",
     0252 Note "A setting that needs a newer NetworkManager",
+    0253 Error "More interfaces than one machine has",
 }

@@ -26,6 +26,9 @@ fn render_human(prediction: &Prediction, composed: &Merged) -> String {
         text += &format!("hostname: {hostname}\n");
     }
     text += "\nwith Kiln's composition the real root has\n";
+    if composed.files.is_empty() {
+        text += "  nothing of its own\n";
+    }
     for file in &composed.files {
         text += &format!("  {}\n", file.name);
     }
@@ -37,6 +40,9 @@ fn render_human(prediction: &Prediction, composed: &Merged) -> String {
 
 fn render_phase(phase: &Phase) -> String {
     let mut text = format!("{}\n", phase.name);
+    if phase.profiles.is_empty() {
+        text += "  no profiles\n";
+    }
     for PhaseProfile { name, mode, loaded } in &phase.profiles {
         let loaded = if loaded.is_ok() { "" } else { "  not loaded" };
         text += &format!("  {mode:04o} {name}{loaded}\n");
@@ -51,13 +57,24 @@ fn render_phase(phase: &Phase) -> String {
 }
 
 fn verdict(prediction: &Prediction) -> String {
-    if prediction.lost.is_empty() {
-        return "verdict: the real root has every profile of the initramfs".to_owned();
-    }
-    format!(
-        "verdict: stock CoreOS loses {} between initramfs and real root; Kiln's composition keeps them",
-        prediction.lost.join(", ")
-    )
+    let verdict = match (&prediction.lost[..], &prediction.propagation) {
+        ([], Propagation::Default) => {
+            "nothing was asked for, so nothing is lost: NetworkManager makes its own default profiles"
+        }
+        ([], _) if prediction.declared().is_empty() => "the initramfs loads no profile, so there is none to lose",
+        ([], Propagation::Forbidden | Propagation::Nothing | Propagation::Blocked { .. }) => {
+            "nothing is copied, but the real root has a profile of its own in every file the initramfs has"
+        }
+        ([], Propagation::Copied { .. }) => "the real root has every profile of the initramfs",
+        (lost, _) => {
+            let them = if lost.len() == 1 { "it" } else { "them" };
+            return format!(
+                "verdict: stock CoreOS loses {} between initramfs and real root; Kiln's composition keeps {them}",
+                lost.join(", ")
+            );
+        }
+    };
+    format!("verdict: {verdict}")
 }
 
 /// Scripts rely on these names.

@@ -32,6 +32,9 @@ pub fn render_human(plan: &HostPlan) -> String {
     }
     text += "\n  real root, composed by Kiln (base: the pool's profiles, overlay: the host's)\n";
     text += &profile_lines(composed.files.iter());
+    if composed.files.is_empty() {
+        text += "    nothing of its own\n";
+    }
     for decision in &composed.decisions {
         text += &format!("    because {decision}\n");
     }
@@ -44,6 +47,9 @@ pub fn render_human(plan: &HostPlan) -> String {
 
 fn phase_lines(phase: &Phase) -> String {
     let mut text = profile_lines(phase.profiles.iter().filter_map(|profile| profile.loaded.as_ref().ok()));
+    if text.is_empty() {
+        text += "    no profiles\n";
+    }
     for choice in &phase.choices {
         text += &format!("    {choice}\n");
     }
