@@ -47,6 +47,9 @@ pub(crate) struct StaticAddress<'w> {
 /// A route to everywhere.
 pub(crate) struct DefaultRoute<'w> {
     pub interface: &'w str,
+    /// As written.
+    pub destination: &'w str,
+    pub gateway: Option<&'w str>,
 }
 
 impl<'w> NetworkFacts<'w> {
@@ -104,12 +107,19 @@ fn static_address<'w>(interface: &'w str, node: &'w Node) -> Option<StaticAddres
 
 fn default_routes(root: &Node) -> Vec<DefaultRoute<'_>> {
     let routes = root.path(&["routes", "config"]).map_or(&[][..], Node::items).iter();
-    let routes = routes.filter(|route| {
-        matches!(route.get("destination").and_then(Node::as_str), Some("0.0.0.0/0" | "::/0" | "default"))
-            && route.get("state").and_then(Node::as_str) != Some("absent")
-    });
-    let routes = routes.filter_map(|route| route.get("next-hop-interface")?.as_str());
-    routes.map(|interface| DefaultRoute { interface }).collect()
+    let routes = routes.filter(|route| route.get("state").and_then(Node::as_str) != Some("absent"));
+    routes
+        .filter_map(|route| {
+            let destination = route.get("destination")?.as_str()?;
+            let interface = route.get("next-hop-interface")?.as_str()?;
+            let gateway = route.get("next-hop-address").and_then(Node::as_str);
+            matches!(destination, "0.0.0.0/0" | "::/0" | "default").then_some(DefaultRoute {
+                interface,
+                destination,
+                gateway,
+            })
+        })
+        .collect()
 }
 
 fn default_route(context: &Context, findings: &mut Vec<Diagnostic>) {

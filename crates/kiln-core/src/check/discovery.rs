@@ -11,6 +11,7 @@ use super::words::{counted, full_name};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::document::Node;
 use crate::net::MacAddress;
+use crate::world::HostNetwork;
 
 pub(super) const RULES: &[Rule] =
     &[hosts_without_network, networks_without_host, unselected_networks, leaking_networks, unmapped_nics];
@@ -38,8 +39,9 @@ fn hosts_without_network(context: &Context, findings: &mut Vec<Diagnostic>) {
                 host directories found` on its console and tries DHCP",
             )
             .help(format!(
-                "name the NIC in the host's NMStateConfig:\nspec:\n  interfaces:\n  - name: eth0\n    macAddress: \
-                \"{mac}\""
+                "name the NIC in the host's NMStateConfig:\nspec:\n  interfaces:\n  - name: {}\n    macAddress: \
+                \"{mac}\"",
+                named.and_then(first_nic).unwrap_or("eno1")
             ));
             findings.push(match named {
                 Some(network) => finding.related(network.meta.at, "the NMStateConfig of the same name"),
@@ -49,9 +51,17 @@ fn hosts_without_network(context: &Context, findings: &mut Vec<Diagnostic>) {
     }
 }
 
+/// The first NIC a network speaks of.
+fn first_nic(network: &HostNetwork) -> Option<&str> {
+    let interfaces = network.document.as_ref().and_then(|root| root.get("interfaces")).map_or(&[][..], Node::items);
+    let described = || interfaces.iter().find(|node| is_ethernet(node))?.get("name")?.as_str();
+    network.interfaces.first().map(|nic| nic.name.as_str()).or_else(described)
+}
+
 fn networks_without_host(context: &Context, findings: &mut Vec<Diagnostic>) {
     let macs: HashSet<MacAddress> =
         context.world.hosts.iter().filter_map(|host| host.boot_mac.as_ref()).map(|mac| mac.value).collect();
+    let copied = hosts_with_a_copied_mac(context);
     let mut told = HashSet::new();
     for (index, discovery) in context.world.discoveries.iter().enumerate() {
         if context.hosts_of_discovery[index].is_empty() {
@@ -61,7 +71,8 @@ fn networks_without_host(context: &Context, findings: &mut Vec<Diagnostic>) {
             let declared = &context.world.host_networks[*network];
             let Some(first) = declared.interfaces.first() else { continue };
             let known = declared.interfaces.iter().any(|interface| macs.contains(&interface.mac.value));
-            if known || !told.insert(*network) {
+            let id = (declared.meta.id.namespace.as_str(), declared.meta.id.name.as_str());
+            if known || copied.contains(&id) || !told.insert(*network) {
                 continue;
             }
             findings.push(
@@ -88,7 +99,15 @@ fn networks_without_host(context: &Context, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-fn macs_of(network: &crate::world::HostNetwork) -> String {
+/// Hosts whose boot MAC address is an earlier host's: they hear of that, and their network is not to blame.
+fn hosts_with_a_copied_mac<'w>(context: &Context<'w>) -> HashSet<(&'w str, &'w str)> {
+    let mut seen = HashSet::new();
+    let hosts = context.world.hosts.iter();
+    let copied = hosts.filter(|host| host.boot_mac.as_ref().is_some_and(|mac| !seen.insert(mac.value)));
+    copied.map(|host| (host.meta.id.namespace.as_str(), host.meta.id.name.as_str())).collect()
+}
+
+fn macs_of(network: &HostNetwork) -> String {
     super::words::listed(network.interfaces.iter().map(|interface| &interface.mac))
 }
 

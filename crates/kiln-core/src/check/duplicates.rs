@@ -27,6 +27,7 @@ fn repeated<K: Eq + Hash, T: Copy>(items: impl IntoIterator<Item = (K, T)>, mut 
 }
 
 fn boot_macs(context: &Context, findings: &mut Vec<Diagnostic>) {
+    let networks = super::context::named(&context.world.host_networks, |network| &network.meta);
     let macs = context.world.hosts.iter().filter_map(|host| Some((host.boot_mac.as_ref()?.value, host)));
     repeated(macs, |mac, first, second| {
         let at = second.boot_mac.as_ref().map(|mac| mac.at);
@@ -38,10 +39,21 @@ fn boot_macs(context: &Context, findings: &mut Vec<Diagnostic>) {
         .cause(
             "a MAC address is one machine's: only one of the hosts can be registered, in whatever namespace they are",
         )
-        .help(
-            "give each host the address of its own boot NIC in `spec.bootMACAddress`, or remove the host declared \
-            twice",
-        );
+        .help({
+            let id = &second.meta.id;
+            let network = networks.get(&(id.namespace.as_str(), id.name.as_str()));
+            let nic = network.and_then(|network| network.interfaces.first()).filter(|nic| nic.mac.value != *mac);
+            match nic {
+                Some(nic) => format!(
+                    "the NMStateConfig of `{0}` names another NIC; write on host `{0}`:\nspec:\n  bootMACAddress: \
+                    \"{1}\"",
+                    id.name, nic.mac
+                ),
+                None => "give each host the address of its own boot NIC in `spec.bootMACAddress`, or remove the host \
+                    declared twice"
+                    .to_owned(),
+            }
+        });
         findings.push(match &first.boot_mac {
             Some(mac) => finding.related(mac.at, format!("host `{}`", first.meta.id.name)),
             None => finding,

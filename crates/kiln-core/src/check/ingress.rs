@@ -36,7 +36,7 @@ fn unconvertible_selectors(context: &Context, findings: &mut Vec<Diagnostic>) {
                 "the operator logs `ingresscontroller \"{name}\" has invalid spec.nodePlacement.nodeSelector: \
                 {reason}` and makes no router"
             ))
-            .help(concrete_selector(context, selector));
+            .help(concrete_selector(context, ingress, selector));
             findings.push(refused.fold(finding, |finding, (other, _)| {
                 finding.related(other.operator.at, format!("`{}` cannot be used either", other.operator))
             }));
@@ -58,9 +58,23 @@ fn conversion_error(requirement: &Requirement) -> Option<String> {
     }
 }
 
-/// The same choice in plain labels: one that all chosen nodes share and no other has, else a new one.
-fn concrete_selector(context: &Context, selector: &LabelSelector) -> String {
-    let chosen: BTreeSet<usize> = context.nodes_selected(selector).into_iter().collect();
+/// The same choice in plain labels: one that all chosen nodes share and no other has, else a new one. Remote nodes
+/// are left out of the default routers, which must be where the cluster's own ingress address is.
+fn concrete_selector(context: &Context, ingress: &Ingress, selector: &LabelSelector) -> String {
+    let cluster = cluster_of(context, ingress);
+    let host = |node: &usize| context.nodes[*node].host.map(|host| &context.hosts[host]);
+    let of_cluster = |node: &usize| {
+        cluster.is_none_or(|(index, _)| host(node).is_none_or(|host| host.cluster.is_none_or(|own| own == index)))
+    };
+    let is_remote = |node: &usize| {
+        let keeper = cluster.filter(|(_, cluster)| ingress.meta.id.name == "default" && keeps_its_vips(cluster));
+        keeper.is_some_and(|(_, cluster)| host(node).is_some_and(|host| place(context, host, cluster) == Place::Remote))
+    };
+    let everybody: Vec<usize> = (0..context.nodes.len()).filter(of_cluster).collect();
+    let mut chosen: BTreeSet<usize> = context.nodes_selected(selector).into_iter().filter(of_cluster).collect();
+    let selected = chosen.len();
+    chosen.retain(|node| !is_remote(node));
+    let those = if chosen.len() == selected { "the same nodes" } else { "those of the nodes that are not remote" };
     let first = chosen.first().map(|node| &context.nodes[*node]);
     let mut own: Vec<(&str, &str)> =
         first.into_iter().flat_map(|node| node.labels.iter().map(|(key, value)| (*key, *value))).collect();
@@ -70,12 +84,17 @@ fn concrete_selector(context: &Context, selector: &LabelSelector) -> String {
     own.sort_unstable_by_key(|label| (label.0 == HOSTNAME, *label));
     let shared = own.into_iter().find(|(key, value)| {
         let has = |node: &super::context::NodeView| node.labels.get(key) == Some(value);
-        (0..context.nodes.len()).all(|node| chosen.contains(&node) == has(&context.nodes[node]))
+        everybody.iter().all(|node| chosen.contains(node) == has(&context.nodes[*node]))
     });
     match shared {
         Some((key, value)) => format!(
-            "the same nodes have one label in common:\nspec:\n  nodePlacement:\n    nodeSelector:\n      \
-            matchLabels:\n        {key}: \"{value}\""
+            "{those} have one label in common:\nspec:\n  nodePlacement:\n    nodeSelector:\n      \
+            matchLabels:\n        {key}: \"{value}\"{}",
+            if is_control_plane(key) {
+                "\n    tolerations:\n    - key: node-role.kubernetes.io/master\n      effect: NoSchedule"
+            } else {
+                ""
+            }
         ),
         None => {
             let nodes = match chosen.len() {
@@ -94,6 +113,11 @@ fn concrete_selector(context: &Context, selector: &LabelSelector) -> String {
             )
         }
     }
+}
+
+/// Roles whose nodes are tainted.
+fn is_control_plane(label: &str) -> bool {
+    ["node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane"].contains(&label)
 }
 
 /// The cluster an ingress belongs to: of its manifest ConfigMap, else the only one there is.

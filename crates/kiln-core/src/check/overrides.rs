@@ -178,11 +178,30 @@ fn installer_arguments(context: &Context, findings: &mut Vec<Diagnostic>) {
             );
             continue;
         };
-        for argument in arguments.iter().filter(|argument| argument.starts_with('-')) {
-            if ALLOWED_FLAGS.contains(&argument.as_str()) {
+        let edit = |how: &str| {
+            format!(
+                "{how}:\nmetadata:\n  annotations:\n    bmac.agent-install.openshift.io/installer-args: '{}'",
+                as_json(&allowed_arguments(&arguments))
+            )
+        };
+        for (index, argument) in arguments.iter().enumerate() {
+            if is_stray(&arguments, index) {
+                findings.push(
+                    Diagnostic::new(
+                        Code(344),
+                        text.at,
+                        format!("host `{name}` passes `{argument}` to the installer, which belongs to no flag"),
+                    )
+                    .cause(
+                        "the only argument without a flag is the disk, which the assisted service adds itself; with \
+                        another one coreos-installer stops before it writes anything",
+                    )
+                    .help(edit("remove it")),
+                );
+            }
+            if !argument.starts_with('-') || ALLOWED_FLAGS.contains(&argument.as_str()) {
                 continue;
             }
-            let split = argument.split_once('=').filter(|(flag, _)| ALLOWED_FLAGS.contains(flag));
             findings.push(
                 Diagnostic::new(
                     Code(344),
@@ -193,18 +212,57 @@ fn installer_arguments(context: &Context, findings: &mut Vec<Diagnostic>) {
                     "the assisted service compares each argument that begins with a dash with its list, whole: {}",
                     ALLOWED_FLAGS.join(", ")
                 ))
-                .help(match split {
-                    Some((flag, value)) => {
-                        format!("write flag and value as two arguments: {}", as_json(&[flag, value]))
+                .help(match meant_flag(argument) {
+                    Some((_, Some(_))) => edit("write flag and value as two arguments"),
+                    Some((_, None)) => edit("write the flag in full"),
+                    None if value_of(&arguments, index).is_some() => {
+                        edit("remove the flag and its value; kernel arguments are given with \"--append-karg\"")
                     }
-                    None if argument == "--append" || argument.contains("karg") => {
-                        "use \"--append-karg\" or \"--delete-karg\"".to_owned()
-                    }
-                    None => format!("remove `{argument}`; kernel arguments are given with \"--append-karg\""),
+                    None => edit("remove the flag; kernel arguments are given with \"--append-karg\""),
                 }),
             );
         }
     }
+}
+
+/// Flags of coreos-installer that stand alone.
+const LONELY_FLAGS: [&str; 6] =
+    ["-n", "--copy-network", "--offline", "--insecure", "--insecure-ignition", "--preserve-on-error"];
+
+/// The value that belongs to the flag at `index`.
+fn value_of(arguments: &[String], index: usize) -> Option<&str> {
+    let flag = arguments.get(index).filter(|flag| flag.starts_with('-') && !flag.contains('='))?;
+    let value = arguments.get(index + 1).filter(|value| !value.starts_with('-'))?;
+    (!LONELY_FLAGS.contains(&flag.as_str())).then_some(value.as_str())
+}
+
+/// Whether an argument is neither a flag nor the value of one.
+fn is_stray(arguments: &[String], index: usize) -> bool {
+    let of_flag = index.checked_sub(1).and_then(|before| value_of(arguments, before));
+    !arguments[index].starts_with('-') && of_flag.is_none()
+}
+
+/// An allowed flag that was written in another way, with the value written behind `=`.
+fn meant_flag(argument: &str) -> Option<(&'static str, Option<&str>)> {
+    let (flag, value) = argument.split_once('=').map_or((argument, None), |(flag, value)| (flag, Some(value)));
+    let flag = match flag {
+        "--append" | "--karg" | "--kargs" | "--append-kargs" => "--append-karg",
+        "--delete" | "--delete-kargs" => "--delete-karg",
+        flag => flag,
+    };
+    ALLOWED_FLAGS.iter().find(|allowed| **allowed == flag).map(|allowed| (*allowed, value))
+}
+
+/// The same arguments without what is not allowed.
+fn allowed_arguments(arguments: &[String]) -> Vec<&str> {
+    let mut allowed = Vec::new();
+    for (index, argument) in arguments.iter().enumerate().filter(|(_, argument)| argument.starts_with('-')) {
+        if let Some((flag, value)) = meant_flag(argument) {
+            allowed.push(flag);
+            allowed.extend(value.or_else(|| value_of(arguments, index)));
+        }
+    }
+    allowed
 }
 
 fn as_json(words: &[&str]) -> String {
@@ -241,7 +299,23 @@ fn install_config_overrides(context: &Context, findings: &mut Vec<Diagnostic>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{as_json, with_version};
+    use super::{allowed_arguments, as_json, is_stray, with_version};
+
+    #[test]
+    fn what_is_not_allowed_goes_with_its_value_and_the_rest_stays() {
+        for (written, allowed, stray) in [
+            (&["--append-karg", "a", "--firstboot-args", "x"][..], &["--append-karg", "a"][..], &[][..]),
+            (&["--append-karg=a", "-n", "/dev/sda"], &["--append-karg", "a", "-n"], &["/dev/sda"]),
+            (&["--append", "a", "b"], &["--append-karg", "a"], &["b"]),
+            (&["--insecure-ignition", "--copy-network"], &["--copy-network"], &[]),
+        ] {
+            let written: Vec<String> = written.iter().map(|argument| (*argument).to_owned()).collect();
+            assert_eq!(allowed_arguments(&written), allowed, "{written:?}");
+            let found: Vec<&String> =
+                (0..written.len()).filter(|index| is_stray(&written, *index)).map(|index| &written[index]).collect();
+            assert_eq!(found, stray, "{written:?}");
+        }
+    }
 
     #[test]
     fn the_repaired_override_keeps_everything_and_begins_with_its_version() {

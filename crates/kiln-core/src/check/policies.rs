@@ -1,6 +1,9 @@
 //! Network policies one by one: names, selectors, budgets, templates, and the primary interface.
 
 use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
 
 use super::Rule;
 use super::addresses::{NetworkFacts, ports};
@@ -74,11 +77,26 @@ fn selector_values(context: &Context, findings: &mut Vec<Diagnostic>) {
                     the API server refuses what is not a label value",
                 )
                 .help(format!(
-                    "write one value, for example:\nspec:\n  nodeSelector:\n    {key}: \"\"\nor one policy per value"
+                    "write one value, for example:\nspec:\n  nodeSelector:\n    {key}: \"{}\"\nor one policy per value",
+                    label_value_in(key, value)
                 )),
             );
         }
     }
+}
+
+/// The first label value inside what was written; a role label has an empty one.
+fn label_value_in(key: &str, written: &str) -> String {
+    if key.starts_with("node-role.kubernetes.io/") {
+        return String::new();
+    }
+    let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
+    let mut words =
+        written.split([',', '[', ']', '{', '}', '(', ')', '"', '\'', '|', ' ']).filter(|word| !word.is_empty());
+    let word = words.next().unwrap_or("value");
+    let value: String = word.chars().map(|letter| if allowed(letter) { letter } else { '-' }).take(63).collect();
+    let value = value.trim_matches(['-', '_', '.']);
+    if value.is_empty() { "value".to_owned() } else { value.to_owned() }
 }
 
 fn policies_of_no_node(context: &Context, findings: &mut Vec<Diagnostic>) {
@@ -247,33 +265,36 @@ fn primary_interfaces(context: &Context, findings: &mut Vec<Diagnostic>) {
     for (policy, nodes) in context.world.policies.iter().zip(&context.nodes_of_policy) {
         let Some(desired) = &policy.desired else { continue };
         let wanted = NetworkFacts::read(desired);
-        let mut lost: BTreeMap<(crate::source::Location, String), Vec<(&str, String)>> = BTreeMap::new();
+        let mut lost: BTreeMap<(crate::source::Location, String), Vec<Lost>> = BTreeMap::new();
         for host in nodes.iter().filter_map(|node| context.nodes[*node].host).map(|host| &context.hosts[host]) {
             for document in context.documents(host) {
                 let Some(primary) = document.facts.primary() else { continue };
                 let own = document.facts.addresses.iter().filter(|address| address.interface == primary);
                 for address in own {
-                    let Some((at, what)) =
-                        taken_away(&wanted, primary, address.net.addr().is_ipv4(), &address.net.addr().to_string())
-                    else {
+                    let Some(Taken { at, what, controller }) = taken_away(&wanted, primary, address.net.addr()) else {
                         continue;
                     };
-                    lost.entry((at, format!("{what} `{primary}`")))
-                        .or_default()
-                        .push((host.host.meta.id.name.as_str(), address.net.addr().to_string()));
+                    let moved = controller.map(|controller| moved_routes(&document.facts, primary, controller));
+                    lost.entry((at, format!("{what} `{primary}`"))).or_default().push(Lost {
+                        host: &host.host.meta.id.name,
+                        address: address.net,
+                        moved_routes: moved.unwrap_or_default(),
+                    });
                 }
             }
         }
         for ((at, what), hosts) in lost {
-            let (host, address) = &hosts[0];
+            let Lost { host, address, moved_routes } = &hosts[0];
+            let family = if address.addr().is_ipv4() { "ipv4" } else { "ipv6" };
             findings.push(
                 Diagnostic::new(
                     Code(607),
                     at,
                     format!(
-                        "policy `{}` {what}, the primary interface of {}, and leaves out its address {address}",
+                        "policy `{}` {what}, the primary interface of {}, and leaves out its address {}",
                         policy.meta.id.name,
-                        listed(hosts.iter().map(|(host, _)| host))
+                        listed(hosts.iter().map(|lost| lost.host)),
+                        address.addr()
                     ),
                 )
                 .cause(
@@ -282,27 +303,59 @@ fn primary_interfaces(context: &Context, findings: &mut Vec<Diagnostic>) {
                 )
                 .help(format!(
                     "repeat the declared address of host `{host}` where the interface (or the bridge or bond above \
-                    it) is described:\nipv4:\n  enabled: true\n  dhcp: false\n  address:\n  - ip: {address}\n    \
-                    prefix-length: …\nwhich means one policy per node; or leave the interface out of the policy"
+                    it) is described:\n{family}:\n  enabled: true\n  dhcp: false\n  address:\n  - ip: {}\n    \
+                    prefix-length: {}{moved_routes}\nwhich means one policy per node; or leave the interface out of \
+                    the policy",
+                    address.addr(),
+                    address.prefix_len()
                 )),
             );
         }
     }
 }
 
-/// Where and how a policy takes an address from an interface.
-fn taken_away<'w>(
-    wanted: &NetworkFacts<'w>,
-    primary: &str,
-    ipv4: bool,
-    address: &str,
-) -> Option<(crate::source::Location, &'static str)> {
-    if wanted.addresses.iter().any(|kept| kept.net.addr().to_string() == address) {
+/// An address that a host will lose.
+struct Lost<'w> {
+    host: &'w str,
+    address: IpNet,
+    /// What to write so that its routes follow the address, or nothing.
+    moved_routes: String,
+}
+
+/// Default routes of a NIC, taken from it and given to the interface it becomes a port of.
+fn moved_routes(facts: &NetworkFacts, primary: &str, controller: &str) -> String {
+    let routes = facts.default_routes.iter().filter(|route| route.interface == primary);
+    let edits: String = routes
+        .filter_map(|route| {
+            let (destination, gateway) = (route.destination, route.gateway?);
+            Some(format!(
+                "\n  - destination: {destination}\n    next-hop-interface: {primary}\n    state: absent\n  - \
+                destination: {destination}\n    next-hop-address: {gateway}\n    next-hop-interface: {controller}"
+            ))
+        })
+        .collect();
+    if edits.is_empty() {
+        return edits;
+    }
+    format!("\nand move the routes of `{primary}` to `{controller}`:\nroutes:\n  config:{edits}")
+}
+
+/// How a policy takes an address from an interface.
+struct Taken<'w> {
+    at: crate::source::Location,
+    what: &'static str,
+    /// The interface whose port it becomes.
+    controller: Option<&'w str>,
+}
+
+fn taken_away<'w>(wanted: &NetworkFacts<'w>, primary: &str, address: IpAddr) -> Option<Taken<'w>> {
+    let ipv4 = address.is_ipv4();
+    if wanted.addresses.iter().any(|kept| kept.net.addr() == address) {
         return None;
     }
     for interface in &wanted.interfaces {
         if let Some(port) = ports(interface.node).into_iter().find(|port| port.as_str() == Some(primary)) {
-            return Some((port.at, "makes a port of"));
+            return Some(Taken { at: port.at, what: "makes a port of", controller: Some(interface.name) });
         }
         if interface.name != primary {
             continue;
@@ -310,14 +363,14 @@ fn taken_away<'w>(
         if let Some(state) =
             interface.node.get("state").filter(|state| matches!(state.as_str(), Some("absent" | "down")))
         {
-            return Some((state.at, "takes down"));
+            return Some(Taken { at: state.at, what: "takes down", controller: None });
         }
         let family = interface.node.get(if ipv4 { "ipv4" } else { "ipv6" });
         let Some(family) = family else { continue };
         let off = family.get("enabled").and_then(Node::as_bool) == Some(false);
         let replaced = family.get("address").is_some() || family.get("dhcp").and_then(Node::as_bool) == Some(true);
         if off || replaced {
-            return Some((family.at, "redefines"));
+            return Some(Taken { at: family.at, what: "redefines", controller: None });
         }
     }
     None
@@ -325,7 +378,22 @@ fn taken_away<'w>(
 
 #[cfg(test)]
 mod tests {
-    use super::is_label_value;
+    use super::{is_label_value, label_value_in};
+
+    #[test]
+    fn a_repaired_selector_has_a_value_a_label_can_have() {
+        for (key, written, expected) in [
+            ("kubernetes.io/hostname", "worker-0,worker-1", "worker-0"),
+            ("zone", "[\"north\"]", "north"),
+            ("zone", "a b", "a"),
+            ("zone", "-a/b", "a-b"),
+            ("zone", "*", "value"),
+            ("node-role.kubernetes.io/worker", "!", ""),
+        ] {
+            assert_eq!(label_value_in(key, written), expected, "{written}");
+            assert!(is_label_value(expected), "{expected}");
+        }
+    }
 
     #[test]
     fn label_values_follow_the_rules_of_kubernetes() {
