@@ -40,10 +40,10 @@ fn check_address(host: &Host, bmc: &Bmc, findings: &mut Vec<Diagnostic>) {
                         "the scheme before `://` says how to talk to the controller; an address without one means \
                         IPMI and cannot have a path",
                     )
-                    .help(
-                        "write, for example:\nspec:\n  bmc:\n    address: \
-                        redfish-virtualmedia+https://192.0.2.1/redfish/v1/Systems/1",
-                    ),
+                    .help(format!(
+                        "write, for example:\nspec:\n  bmc:\n    address: redfish-virtualmedia+https://{}",
+                        if address.is_empty() { "192.0.2.1/redfish/v1/Systems/1" } else { address.trim_matches('/') }
+                    )),
             );
         }
         return;
@@ -51,7 +51,6 @@ fn check_address(host: &Host, bmc: &Bmc, findings: &mut Vec<Diagnostic>) {
     let (base, transport) = scheme.split_once('+').map_or((scheme, None), |(base, transport)| (base, Some(transport)));
     let known = SCHEMES.iter().find(|(known, _)| *known == base);
     let Some((_, virtual_media)) = known.filter(|_| matches!(transport, None | Some("http" | "https"))) else {
-        let names = SCHEMES.iter().map(|(name, _)| *name);
         findings.push(
             Diagnostic::new(
                 Code(321),
@@ -63,10 +62,10 @@ fn check_address(host: &Host, bmc: &Bmc, findings: &mut Vec<Diagnostic>) {
                 idrac-virtualmedia, ilo5-redfish, ilo5-virtualmedia, ipmi and libvirt, each but the last two also \
                 with +http or +https; any other address is a registration error",
             )
-            .help(match nearest(base, names) {
-                Some(meant) => format!("did you mean `{meant}://{rest}`?"),
-                None => format!("write, for example:\nspec:\n  bmc:\n    address: redfish-virtualmedia+https://{rest}"),
-            }),
+            .help(format!(
+                "write, for example:\nspec:\n  bmc:\n    address: {}://{rest}",
+                repaired_scheme(base, transport)
+            )),
         );
         return;
     };
@@ -99,10 +98,11 @@ fn check_address(host: &Host, bmc: &Bmc, findings: &mut Vec<Diagnostic>) {
                 "power, boot order and virtual media are found from the system; with a manager's path registration \
                 ends with `attribute Boot is missing`",
             )
-            .help(
-                "write the path of the system, as listed by the controller under /redfish/v1/Systems:\nspec:\n  \
-                bmc:\n    address: …/redfish/v1/Systems/ID",
-            ),
+            .help(format!(
+                "write the path of the system, as listed by the controller under /redfish/v1/Systems; \
+                probably:\nspec:\n  bmc:\n    address: {scheme}://{authority}/{}",
+                path.replace("/Managers/", "/Systems/").replace("/iDRAC.", "/System.")
+            )),
         );
     }
     if !virtual_media && host.discovery.is_some() {
@@ -128,6 +128,21 @@ fn check_address(host: &Host, bmc: &Bmc, findings: &mut Vec<Diagnostic>) {
             )),
         );
     }
+}
+
+/// The scheme that was meant: only what is wrong changes.
+fn repaired_scheme(base: &str, transport: Option<&str>) -> String {
+    let is_known = SCHEMES.iter().any(|(known, _)| *known == base);
+    let meant = Some(base).filter(|_| is_known).or_else(|| nearest(base, SCHEMES.iter().map(|(name, _)| *name)));
+    let transport = match (meant, transport) {
+        (None, _) if base == "http" => "+http",
+        (None, None) => "+https",
+        (Some(_), None) => "",
+        (_, Some("http")) => "+http",
+        (Some("ipmi" | "libvirt"), Some(_)) => "",
+        (_, Some(_)) => "+https",
+    };
+    format!("{}{transport}", meant.unwrap_or("redfish-virtualmedia"))
 }
 
 fn check_implied_https(
@@ -162,7 +177,10 @@ fn check_implied_https(
 
 fn boot_mac_without_inspection(context: &Context, findings: &mut Vec<Diagnostic>) {
     for host in &context.world.hosts {
-        if host.inspection_disabled && host.boot_mac.is_none() && host.meta.id.kind == "BareMetalHost" {
+        // One that is written but cannot be read was reported by the reader.
+        let written = || context.written(&host.meta.id)?.path(&["spec", "bootMACAddress"])?.as_str();
+        let missing = host.boot_mac.is_none() && written().is_none_or(str::is_empty);
+        if host.inspection_disabled && missing && host.meta.id.kind == "BareMetalHost" {
             findings.push(
                 Diagnostic::new(
                     Code(326),
@@ -175,6 +193,24 @@ fn boot_mac_without_inspection(context: &Context, findings: &mut Vec<Diagnostic>
                 )
                 .help("write:\nspec:\n  bootMACAddress: \"52:54:00:…\""),
             );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::repaired_scheme;
+
+    #[test]
+    fn a_repaired_scheme_keeps_what_was_right() {
+        for (base, transport, expected) in [
+            ("redfish-virtual-media", Some("https"), "redfish-virtualmedia+https"),
+            ("redfish-virtual-media", None, "redfish-virtualmedia"),
+            ("idrac-virtualmedia", Some("htps"), "idrac-virtualmedia+https"),
+            ("https", None, "redfish-virtualmedia+https"),
+            ("http", None, "redfish-virtualmedia+http"),
+        ] {
+            assert_eq!(repaired_scheme(base, transport), expected, "{base}");
         }
     }
 }

@@ -9,7 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::addresses::NetworkFacts;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, ObjectId};
+use crate::document::Node;
 use crate::machine_config;
 use crate::net::MacAddress;
 use crate::source::Sourced;
@@ -31,6 +32,8 @@ pub(crate) struct Context<'w> {
     pub discoveries: Names<'w, Discovery>,
     pub secrets: Names<'w, Secret>,
     pub config_maps: Names<'w, ConfigMap>,
+    /// Documents as written, by kind, namespace and name: for what has no place in the world.
+    documents_written: HashMap<(&'w str, &'w str, &'w str), &'w Node>,
     /// Host networks that one selector selects; indexes of `world.host_networks`. Discoveries share their selectors.
     selections: Vec<Vec<usize>>,
     /// Which of the selections a discovery has, parallel to `world.discoveries`.
@@ -141,6 +144,7 @@ impl<'w> Context<'w> {
             discoveries: named(&world.discoveries, |discovery| &discovery.meta),
             secrets: named(&world.secrets, |secret| &secret.meta),
             config_maps: named(&world.config_maps, |map| &map.meta),
+            documents_written: world.objects.iter().map(|object| (key(&object.id), &object.root)).collect(),
             selections,
             selection_of_discovery,
             hosts_of_discovery: vec![Vec::new(); world.discoveries.len()],
@@ -158,6 +162,11 @@ impl<'w> Context<'w> {
         context.nodes_of_policy =
             world.policies.iter().map(|policy| context.nodes_with(&policy.node_selector)).collect();
         context
+    }
+
+    /// The document of an object, as it was written.
+    pub fn written(&self, id: &ObjectId) -> Option<&'w Node> {
+        self.documents_written.get(&key(id)).copied()
     }
 
     /// The networks that reach a host.
@@ -335,6 +344,10 @@ impl<'w> Context<'w> {
             _ => true,
         }
     }
+}
+
+fn key(id: &ObjectId) -> (&str, &str, &str) {
+    (&id.kind, &id.namespace, &id.name)
 }
 
 /// The namespace a reference leads to.

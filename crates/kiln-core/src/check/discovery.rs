@@ -196,6 +196,10 @@ fn unmapped_nics(context: &Context, findings: &mut Vec<Diagnostic>) {
         .collect();
     for network in selected_in_order(&selected).map(|index| &context.world.host_networks[index]) {
         let mapped: HashSet<&str> = network.interfaces.iter().map(|interface| interface.name.as_str()).collect();
+        // What is mapped to an address that cannot be read was reported by the reader.
+        let written = context.written(&network.meta.id).and_then(|root| root.path(&["spec", "interfaces"]));
+        let written = written.map_or(&[][..], Node::items).iter().filter(|entry| entry.get("macAddress").is_some());
+        let written: HashSet<&str> = written.filter_map(|entry| entry.get("name")?.as_str()).collect();
         let Some(root) = &network.document else { continue };
         let interfaces = root.get("interfaces").map_or(&[][..], Node::items);
         let virtual_names: HashSet<&str> =
@@ -210,6 +214,7 @@ fn unmapped_nics(context: &Context, findings: &mut Vec<Diagnostic>) {
         for node in ethernet.chain(bonds.flat_map(super::addresses::ports)) {
             let Some(name) = node.as_str() else { continue };
             let fine = mapped.contains(name)
+                || written.contains(name)
                 || virtual_names.contains(name)
                 || by_mac_names.contains(name)
                 || looks_like_a_real_nic(name);

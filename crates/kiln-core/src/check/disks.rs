@@ -5,10 +5,40 @@
 
 use super::Rule;
 use super::context::Context;
+use super::duplicates::repeated;
 use super::words::nearest;
 use crate::diagnostic::{Code, Diagnostic};
 
-pub(super) const RULES: &[Rule] = &[disk_hints];
+pub(super) const RULES: &[Rule] = &[disk_hints, one_disk_in_two_machines];
+
+/// Hints that name one disk of all there are.
+const UNIQUE: [&str; 3] = ["serialNumber", "wwn", "wwnWithExtension"];
+
+fn one_disk_in_two_machines(context: &Context, findings: &mut Vec<Diagnostic>) {
+    let hints = context.world.hosts.iter().flat_map(|host| host.disk_hints.iter().map(move |hint| (host, hint)));
+    let unique = hints.filter(|(_, (hint, value))| UNIQUE.contains(&hint.as_str()) && !value.is_empty());
+    let unique = unique.map(|(host, (hint, value))| ((hint.as_str(), value.to_ascii_lowercase()), (host, value)));
+    repeated(unique, |(hint, _), (first, first_value), (second, value)| {
+        findings.push(
+            Diagnostic::new(
+                Code(329),
+                value.at,
+                format!(
+                    "hosts `{}` and `{}` both look for the disk with `{hint}: {}`",
+                    first.meta.id.name, second.meta.id.name, value.value
+                ),
+            )
+            .cause("the number is of one disk, which is in one machine; the other host finds no disk to install to")
+            .help(format!(
+                "write the number of the disk in host `{}`, as its BareMetalHost lists it under \
+                `status.hardware.storage`, or a hint by place:\nspec:\n  rootDeviceHints:\n    deviceName: \
+                /dev/disk/by-path/…",
+                second.meta.id.name
+            ))
+            .related(first_value.at, format!("host `{}`", first.meta.id.name)),
+        );
+    });
+}
 
 const HINTS: &[&str] = &[
     "deviceName",

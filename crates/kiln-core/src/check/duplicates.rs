@@ -16,7 +16,7 @@ use crate::source::Location;
 pub(super) const RULES: &[Rule] = &[boot_macs, network_macs, macs_in_one_network, addresses, hostnames, bmc_addresses];
 
 /// Calls `told` for everything that has the same key as an earlier one.
-fn repeated<K: Eq + Hash, T: Copy>(items: impl IntoIterator<Item = (K, T)>, mut told: impl FnMut(&K, T, T)) {
+pub(super) fn repeated<K: Eq + Hash, T: Copy>(items: impl IntoIterator<Item = (K, T)>, mut told: impl FnMut(&K, T, T)) {
     let mut first: HashMap<K, T> = HashMap::new();
     for (key, item) in items {
         match first.get(&key) {

@@ -33,6 +33,7 @@ fn reachable_egress(context: &Context, findings: &mut Vec<Diagnostic>) {
                 continue;
             }
             let near = everywhere.find(address.value).map(|host| &context.hosts[host]);
+            let nowhere = near.is_none() && !everywhere.incomplete;
             let edit = |host: &str| {
                 format!(
                     "label a node that has the subnet, on BareMetalHost `{host}`:\nmetadata:\n  annotations:\n    \
@@ -45,13 +46,13 @@ fn reachable_egress(context: &Context, findings: &mut Vec<Diagnostic>) {
                         Diagnostic::new(
                             Code(508),
                             address.at,
-                            format!("no declared node is labelled to take EgressIP {address} of `{name}`"),
+                            if nowhere {
+                                format!("no declared node has the subnet of EgressIP {address} of `{name}`")
+                            } else {
+                                format!("no declared node is labelled to take EgressIP {address} of `{name}`")
+                            },
                         )
-                        .severity(if near.is_none() && !everywhere.incomplete {
-                            Severity::Error
-                        } else {
-                            Severity::Note
-                        })
+                        .severity(if nowhere { Severity::Error } else { Severity::Note })
                         .cause(format!(
                             "only nodes with the label `{LABEL}` take egress addresses, and only in a subnet of theirs"
                         ))
@@ -70,10 +71,13 @@ fn reachable_egress(context: &Context, findings: &mut Vec<Diagnostic>) {
                 Diagnostic::new(
                     Code(508),
                     address.at,
-                    format!(
-                        "no labelled node can host EgressIP {address} of `{name}`: {} has no subnet with it",
-                        listed(labelled.iter().map(|node| node.name))
-                    ),
+                    match nowhere {
+                        true => format!("no declared node has the subnet of EgressIP {address} of `{name}`"),
+                        false => format!(
+                            "no labelled node has the subnet of EgressIP {address} of `{name}`; labelled: {}",
+                            listed(labelled.iter().map(|node| node.name))
+                        ),
+                    },
                 )
                 .cause(format!(
                     "an egress address goes to a node with the label `{LABEL}` that has the address's subnet on one \

@@ -23,7 +23,7 @@ fn valid_hostnames(context: &Context, findings: &mut Vec<Diagnostic>) {
                 "the validation hostname-valid accepts lower-case letters, digits and dashes in parts of at most 63 \
                 characters joined by dots, and no name that begins with `localhost`",
             )
-            .help(match repaired(hostname) {
+            .help(match repaired(hostname).or_else(|| repaired(&host.meta.id.name)) {
                 Some(name) => {
                     format!("write:\nmetadata:\n  annotations:\n    bmac.agent-install.openshift.io/hostname: {name}")
                 }

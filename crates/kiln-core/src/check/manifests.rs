@@ -7,6 +7,7 @@ use super::Rule;
 use super::context::Context;
 use super::propagation::written_paths;
 use crate::diagnostic::{Code, Diagnostic};
+use crate::document::Node;
 use crate::source::Location;
 
 pub(super) const RULES: &[Rule] = &[repeated_manifests, nodes_in_manifests, obsolete_keepalived, config_server_paths];
@@ -24,10 +25,12 @@ fn repeated_manifests(context: &Context, findings: &mut Vec<Diagnostic>) {
                 if at == text.at {
                     continue;
                 }
+                let data = context.written(&map.meta.id).and_then(|root| root.get("data"));
+                let entry = data.into_iter().flat_map(Node::entries).find(|entry| &*entry.key.value == name.as_str());
                 findings.push(
                     Diagnostic::new(
                         Code(515),
-                        text.at,
+                        entry.map_or(text.at, |entry| entry.key.at),
                         format!(
                             "ConfigMaps `{other}` and `{}` of cluster `{}` both have a manifest `{name}`",
                             reference.name, cluster.meta.id.name

@@ -64,7 +64,7 @@ fn check_ignition(reader: &Reader, text: &Sourced<String>, findings: &mut Vec<Di
                 Diagnostic::new(
                     Code(340),
                     text.at,
-                    format!("the Ignition override of {kind} `{name}` is not JSON: {error}"),
+                    format!("the Ignition override of {kind} `{name}` is not JSON: {}", in_plain_words(text, &error)),
                 )
                 .cause(format!("the override is parsed as one JSON document; when that fails, {consequence}"))
                 .help(
@@ -127,6 +127,19 @@ fn moved(reader: &Reader, text: &Sourced<String>, finding: Diagnostic, field: Op
     let field = field.filter(|field| !field.is_empty()).map(|field| format!(", `{field}`")).unwrap_or_default();
     let message = format!("in the Ignition override of {} `{}`{field}: {}", reader.kind, reader.name, finding.message);
     Diagnostic { at: Some(text.at), related: Vec::new(), message, ..finding }
+}
+
+/// Why a text is no JSON object, for somebody who does not know the parser.
+fn in_plain_words(text: &str, error: &serde_json::Error) -> String {
+    match text.trim_start().chars().next() {
+        None => "it is empty".to_owned(),
+        Some('{' | '[') if error.is_eof() => "it ends before its last bracket is closed".to_owned(),
+        Some('{' | '[') => error.to_string(),
+        Some(_) => {
+            let shown: String = text.trim_start().chars().take(20).collect();
+            format!("it begins with `{}` and not with `{{`", shown.lines().next().unwrap_or_default())
+        }
+    }
 }
 
 /// The same config with a version the service accepts, `ignition` first.
@@ -277,7 +290,7 @@ fn install_config_overrides(context: &Context, findings: &mut Vec<Diagnostic>) {
         let reason = match serde_json::from_str::<serde_json::Value>(text) {
             Ok(serde_json::Value::Object(_)) => continue,
             Ok(_) => "it is not a JSON object".to_owned(),
-            Err(error) => format!("it is not JSON: {error}"),
+            Err(error) => format!("it is not JSON: {}", in_plain_words(text, &error)),
         };
         findings.push(
             Diagnostic::new(

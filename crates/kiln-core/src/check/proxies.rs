@@ -1,5 +1,6 @@
 //! Proxy and time sources (rule R19): their form, and whether what must be reached directly is excepted.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -10,21 +11,60 @@ use super::context::Context;
 use super::words::listed;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::source::Sourced;
-use crate::world::Proxy;
+use crate::world::{Cluster, Proxy};
 
 pub(super) const RULES: &[Rule] = &[proxy_addresses, addresses_behind_the_proxy, time_sources];
 
-fn proxies<'c>(context: &'c Context) -> impl Iterator<Item = (&'c str, &'c str, &'c Proxy)> {
-    let discoveries = context.world.discoveries.iter();
-    let discoveries =
-        discoveries.filter_map(|found| Some(("InfraEnv", found.meta.id.name.as_str(), found.proxy.as_ref()?)));
-    let clusters = context.world.clusters.iter();
-    discoveries
-        .chain(clusters.filter_map(|found| Some(("cluster", found.meta.id.name.as_str(), found.proxy.as_ref()?))))
+/// A proxy, whose it is, and the cluster whose addresses it must not be asked for.
+struct Owned<'c> {
+    kind: &'static str,
+    name: &'c str,
+    proxy: &'c Proxy,
+    cluster: Option<&'c Cluster>,
+}
+
+fn proxies<'c>(context: &'c Context) -> impl Iterator<Item = Owned<'c>> {
+    let discoveries = context.world.discoveries.iter().enumerate().filter_map(|(index, found)| {
+        let cluster = cluster_of_discovery(context, index);
+        Some(Owned { kind: "InfraEnv", name: &found.meta.id.name, proxy: found.proxy.as_ref()?, cluster })
+    });
+    discoveries.chain(context.world.clusters.iter().filter_map(|found| {
+        Some(Owned { kind: "cluster", name: &found.meta.id.name, proxy: found.proxy.as_ref()?, cluster: None })
+    }))
+}
+
+/// The cluster that hosts of a discovery join.
+fn cluster_of_discovery<'c>(context: &'c Context, discovery: usize) -> Option<&'c Cluster> {
+    context.hosts_of_discovery[discovery].iter().find_map(|host| context.cluster(&context.hosts[*host]))
+}
+
+/// VIPs that would be asked for through the proxy.
+fn unexcepted(proxy: &Proxy, cluster: &Cluster) -> Vec<IpAddr> {
+    if proxy.http.is_none() && proxy.https.is_none() {
+        return Vec::new();
+    }
+    let vips = cluster.api_vips.iter().chain(&cluster.ingress_vips).map(|vip| vip.value);
+    vips.filter(|vip| !proxy.no_proxy.as_ref().is_some_and(|no_proxy| covers(no_proxy, *vip))).collect()
+}
+
+/// What to except so that addresses are reached directly: their machine networks where they have one.
+fn exceptions(cluster: &Cluster, addresses: &[IpAddr]) -> BTreeSet<String> {
+    let network = |address: &IpAddr| cluster.machine_networks.iter().find(|net| net.contains(address));
+    addresses
+        .iter()
+        .map(|address| network(address).map_or_else(|| address.to_string(), |net| net.to_string()))
+        .collect()
+}
+
+/// The whole `noProxy` that has neither refused entries nor gaps.
+fn repaired(proxy: &Proxy, added: &BTreeSet<String>) -> String {
+    let known = proxy.no_proxy.iter().flat_map(|no_proxy| no_proxy.split(','));
+    let known = known.map(|entry| entry.trim().trim_start_matches('*')).filter(|entry| !entry.is_empty());
+    known.chain(added.iter().map(String::as_str)).collect::<Vec<&str>>().join(",")
 }
 
 fn proxy_addresses(context: &Context, findings: &mut Vec<Diagnostic>) {
-    for (kind, name, proxy) in proxies(context) {
+    for Owned { kind, name, proxy, cluster } in proxies(context) {
         for (field, address) in [("httpProxy", &proxy.http), ("httpsProxy", &proxy.https)] {
             let Some(address) = address.as_ref().filter(|address| !address.starts_with("http://")) else { continue };
             let rest = address.split_once("://").map_or(address.as_str(), |(_, rest)| rest);
@@ -43,11 +83,8 @@ fn proxy_addresses(context: &Context, findings: &mut Vec<Diagnostic>) {
         }
         let Some(no_proxy) = &proxy.no_proxy else { continue };
         if let Some(entry) = entries(no_proxy).find(|entry| !is_no_proxy_entry(entry)) {
-            let repaired: Vec<&str> = no_proxy
-                .split(',')
-                .map(|entry| entry.trim().trim_start_matches('*'))
-                .filter(|entry| !entry.is_empty())
-                .collect();
+            let missing = cluster.map(|cluster| (cluster, unexcepted(proxy, cluster)));
+            let added = missing.map_or_else(BTreeSet::new, |(cluster, missing)| exceptions(cluster, &missing));
             findings.push(
                 Diagnostic::new(
                     Code(346),
@@ -58,7 +95,7 @@ fn proxy_addresses(context: &Context, findings: &mut Vec<Diagnostic>) {
                     "`noProxy` is a list of domains, addresses and networks joined by commas without spaces; a \
                     leading dot means all subdomains, and `*` is only allowed alone",
                 )
-                .help(format!("write:\nspec:\n  proxy:\n    noProxy: {}", repaired.join(","))),
+                .help(format!("write:\nspec:\n  proxy:\n    noProxy: {}", repaired(proxy, &added))),
             );
         }
     }
@@ -84,28 +121,12 @@ fn covers(no_proxy: &Sourced<String>, address: IpAddr) -> bool {
 
 fn addresses_behind_the_proxy(context: &Context, findings: &mut Vec<Diagnostic>) {
     for (index, discovery) in context.world.discoveries.iter().enumerate() {
-        let Some(proxy) = discovery.proxy.as_ref().filter(|proxy| proxy.http.is_some() || proxy.https.is_some()) else {
+        let (Some(proxy), Some(cluster)) = (&discovery.proxy, cluster_of_discovery(context, index)) else { continue };
+        let missing = unexcepted(proxy, cluster);
+        if missing.is_empty() {
             continue;
-        };
-        let Some(cluster) =
-            context.hosts_of_discovery[index].iter().find_map(|host| context.cluster(&context.hosts[*host]))
-        else {
-            continue;
-        };
-        let vips = cluster.api_vips.iter().chain(&cluster.ingress_vips);
-        let missing: Vec<IpAddr> = vips
-            .map(|vip| vip.value)
-            .filter(|vip| !proxy.no_proxy.as_ref().is_some_and(|no_proxy| covers(no_proxy, *vip)))
-            .collect();
-        let Some(first) = missing.first() else { continue };
-        let net = cluster.machine_networks.iter().find(|net| net.contains(first));
-        let add = net.map_or_else(|| first.to_string(), |net| net.to_string());
-        let known: String = proxy
-            .no_proxy
-            .iter()
-            .flat_map(|no_proxy| no_proxy.split(','))
-            .map(|entry| format!("{},", entry.trim().trim_start_matches('*')))
-            .collect();
+        }
+        let added = exceptions(cluster, &missing);
         let at = proxy.no_proxy.as_ref().or(proxy.https.as_ref()).or(proxy.http.as_ref()).map(|text| text.at);
         findings.push(
             Diagnostic::new(
@@ -121,7 +142,7 @@ fn addresses_behind_the_proxy(context: &Context, findings: &mut Vec<Diagnostic>)
                 "during discovery and installation the host reaches the API address through the proxy unless \
                 `noProxy` excepts it; most proxies cannot reach machine networks",
             )
-            .help(format!("write:\nspec:\n  proxy:\n    noProxy: {known}{add}")),
+            .help(format!("write:\nspec:\n  proxy:\n    noProxy: {}", repaired(proxy, &added))),
         );
     }
 }

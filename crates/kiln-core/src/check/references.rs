@@ -305,7 +305,10 @@ fn mistyped_namespaces(context: &Context, findings: &mut Vec<Diagnostic>) {
         findings.push(
             Diagnostic::new(
                 Code(310),
-                meta.at,
+                context
+                    .written(&meta.id)
+                    .and_then(|root| root.path(&["metadata", "namespace"]))
+                    .map_or(meta.at, |namespace| namespace.at),
                 format!(
                     "{} `{}` is in namespace `{space}`, but only `{meant}` is declared",
                     meta.id.kind, meta.id.name

@@ -4,7 +4,7 @@
 
 use super::Rule;
 use super::context::{Context, namespace};
-use super::words::full_name;
+use super::words::{SHOWN, full_name};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::world::{Meta, Reference, Secret};
 
@@ -24,25 +24,25 @@ fn missing_secrets(context: &Context, findings: &mut Vec<Diagnostic>) {
         }
     }
     let Some((first, _)) = missing.first() else { return };
-    let at = first.at;
+    let first = *first;
+    let mut told = std::collections::HashSet::from([first.name.as_str()]);
+    let others: Vec<&Reference> = missing.iter().map(|(other, _)| *other).collect();
+    let others = others.into_iter().filter(move |other| told.insert(other.name.as_str())).take(SHOWN - 1);
     let mut names: Vec<String> = missing.into_iter().map(|(_, name)| name).collect();
     names.sort_unstable();
     names.dedup();
     let are = if names.len() == 1 { "Secret is" } else { "Secrets are" };
-    findings.push(
-        Diagnostic::new(
-            Code(303),
-            at,
-            format!("{} {are} not among these manifests: {}", names.len(), super::words::listed(&names)),
-        )
-        .cause(
-            "credentials are often kept elsewhere; without them the host stays unregistered and the image is not made",
-        )
-        .help(
-            "check that the hub has them, with `username` and `password` for a BMC and `.dockerconfigjson` for a pull \
+    let finding = Diagnostic::new(
+        Code(303),
+        first.at,
+        format!("{} {are} not among these manifests: {}", names.len(), super::words::listed(&names)),
+    )
+    .cause("credentials are often kept elsewhere; without them the host stays unregistered and the image is not made")
+    .help(
+        "check that the hub has them, with `username` and `password` for a BMC and `.dockerconfigjson` for a pull \
             secret",
-        ),
     );
+    findings.push(others.fold(finding, |finding, other| finding.related(other.at, format!("Secret `{}`", other.name))));
 }
 
 fn bmc_credentials(context: &Context, findings: &mut Vec<Diagnostic>) {

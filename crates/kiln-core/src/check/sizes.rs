@@ -98,8 +98,8 @@ fn user_data(context: &Context, findings: &mut Vec<Diagnostic>) {
                 hosted clusters hand out a pointer by themselves",
             )
             .help(format!(
-                "give machines a pointer to the config instead of the config: kiln ignition pointer --url \
-                https://HUB/config/{} writes one",
+                "nothing to do while the hosted cluster makes the machines; for machines made by hand, let `kiln \
+                ignition pointer --source https://HUB/config/{}` write a pointer to the config",
                 pool.meta.id.name
             )),
         );

@@ -29,6 +29,7 @@ super::codes! {
     0326 Error "no boot MAC address, and inspection is off",
     0327 Error "a root device hint that matches no disk",
     0328 Warning "the cluster of an InfraEnv is not declared",
+    0329 Warning "one disk in two machines",
     0330 Warning "no network names the boot NIC of a host",
     0331 Warning "a network for no declared host",
     0332 Warning "a network that no InfraEnv selects",

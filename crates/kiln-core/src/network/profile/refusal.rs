@@ -60,7 +60,8 @@ fn refused_family(group: &str, settings: &IpSettings, keyfile: &Keyfile) -> Opti
         return None;
     }
     let Some(method) = settings.method.as_deref() else {
-        return Some(format!("`[{group}]` has no `method`; write for example `method=auto`"));
+        let method = if settings.addresses.is_empty() { "auto" } else { "manual" };
+        return Some(format!("`[{group}]` has no `method`; write for example `method={method}`"));
     };
     let known: &[&str] = match group {
         "ipv4" => &["auto", "manual", "disabled", "link-local", "shared"],
