@@ -51,7 +51,7 @@ pub(crate) struct Intake<'a> {
     pub(crate) within: Option<ObjectId>,
     rendered: Vec<(ObjectId, Node)>,
     seen: HashMap<Identity, Location>,
-    sources: &'a mut SourceMap,
+    pub(crate) sources: &'a mut SourceMap,
 }
 
 /// Group, object, and the ConfigMap whose manifests go to another cluster.

@@ -5,7 +5,7 @@
 
 use kiln_core::diagnostic::{Code, Diagnostic, ObjectId};
 use kiln_core::document::{Node, Value};
-use kiln_core::source::{Location, Sourced};
+use kiln_core::source::{Location, SourceMap, Sourced};
 use kiln_core::world::Meta;
 
 use crate::intake::Intake;
@@ -44,7 +44,7 @@ pub(crate) fn header(root: &mut Node, intake: &mut Intake) -> Option<Header> {
         None => kinds::by_name(&kind),
     };
     let name = known.map_or(kind.value.as_str(), |known| known.name);
-    let meta = metadata(root, name, known, &mut intake.findings);
+    let meta = metadata(root, name, known, intake.sources, &mut intake.findings);
     Some(Header { api_version: written.map(|text| text.value).or(guess).unwrap_or_default(), kind: known, meta })
 }
 
@@ -86,14 +86,35 @@ fn text_field(
     None
 }
 
-fn metadata(root: &Node, kind: &str, known: Option<&Kind>, findings: &mut Vec<Diagnostic>) -> Meta {
+fn metadata(
+    root: &Node,
+    kind: &str,
+    known: Option<&Kind>,
+    sources: &SourceMap,
+    findings: &mut Vec<Diagnostic>,
+) -> Meta {
     let node = root.get("metadata");
     let part = |key| node.and_then(|node| node.get(key)).filter(|part| !part.is_null());
-    let name = name(root, kind, part("name"), part("generateName"), findings);
+    let name = name(root, kind, part("name"), part("generateName"), sources, findings);
     let at = part("name").unwrap_or(root).at;
-    let namespace = namespace(kind, known, part("namespace"), at, findings);
+    // an empty text is no namespace to the API server either
+    let written = part("namespace").filter(|node| node.as_str() != Some(""));
+    let text = written.and_then(|node| text_of("namespace", kind, node, sources, findings));
+    let namespace = match known.map(|known| known.scope) {
+        // a rule reports the line, which changes nothing
+        Some(Scope::Cluster) => None,
+        Some(Scope::Namespaced) if written.is_none() => {
+            findings.push(no_namespace(kind, at));
+            None
+        }
+        _ => text,
+    };
     Meta {
-        id: ObjectId { kind: kind.to_owned(), namespace, name: name.unwrap_or_default() },
+        id: ObjectId {
+            kind: kind.to_owned(),
+            namespace: namespace.unwrap_or_default(),
+            name: name.unwrap_or_default(),
+        },
         at,
         labels: value::labels(part("labels"), findings),
         annotations: value::labels(part("annotations"), findings),
@@ -105,18 +126,11 @@ fn name(
     kind: &str,
     name: Option<&Node>,
     generated: Option<&Node>,
+    sources: &SourceMap,
     findings: &mut Vec<Diagnostic>,
 ) -> Option<String> {
     match name {
-        Some(node) if node.as_str().is_some_and(|name| !name.is_empty()) => return node.as_str().map(str::to_owned),
-        Some(node) => findings.push(
-            Diagnostic::new(Code(53), node.at, format!("metadata.name of this {kind} is {}", node.kind_name()))
-                .cause("the name of an object is a string; the API server refuses anything else")
-                .help(match value::scalar_text(node).filter(|text| !text.is_empty()) {
-                    Some(text) => format!("put it in quotes: name: \"{text}\""),
-                    None => "write a name of lower-case letters, digits, dashes and dots".to_owned(),
-                }),
-        ),
+        Some(node) => return text_of("name", kind, node, sources, findings),
         // kustomize and its kin describe a folder, not an object: they bear no name
         None if generated.is_some() || kind == "Kustomization" || kind == "Component" => {}
         None => findings.push(
@@ -128,26 +142,44 @@ fn name(
     None
 }
 
-/// The namespace the object will live in: none for kinds that have none, whatever was written.
-fn namespace(
+/// The text of a name or namespace. Another scalar is reported and taken as the author meant it.
+fn text_of(
+    field: &str,
     kind: &str,
-    known: Option<&Kind>,
-    written: Option<&Node>,
-    at: Location,
+    node: &Node,
+    sources: &SourceMap,
     findings: &mut Vec<Diagnostic>,
-) -> String {
-    let text = written.and_then(Node::as_str).filter(|text| !text.is_empty());
-    match (known.map(|known| known.scope), text) {
-        // a rule reports the line, which changes nothing
-        (Some(Scope::Cluster), _) => String::new(),
-        (Some(Scope::Namespaced), None) => {
-            findings.push(
-                Diagnostic::new(Code(57), at, format!("this {kind} says no namespace"))
-                    .cause("it ends up in whatever namespace the one who applies it has chosen, and references from other objects may miss it")
-                    .help("add namespace: below metadata.name"),
-            );
-            String::new()
-        }
-        (_, text) => text.unwrap_or_default().to_owned(),
+) -> Option<String> {
+    if let Some(text) = node.as_str().filter(|text| !text.is_empty()) {
+        return Some(text.to_owned());
     }
+    let found = if node.as_str().is_some() { "empty" } else { node.kind_name() };
+    let meant = written(node, sources);
+    findings.push(
+        Diagnostic::new(Code(53), node.at, format!("metadata.{field} of this {kind} is {found}"))
+            .cause(format!(
+                "the {field} of an object is a string that is not empty; the API server refuses anything else"
+            ))
+            .help(match &meant {
+                Some(text) => format!("put it in quotes: {field}: \"{text}\""),
+                None if field == "namespace" => "write a namespace of lower-case letters, digits and dashes".to_owned(),
+                None => "write a name of lower-case letters, digits, dashes and dots".to_owned(),
+            }),
+    );
+    meant
+}
+
+/// The words of a scalar as they stand in the file: YAML makes `true` of `on` and 16 of `0x10`.
+fn written(node: &Node, sources: &SourceMap) -> Option<String> {
+    let value = value::scalar_text(node)?;
+    let span = node.at.span;
+    let source = sources.file(node.at.file).text.get(span.start as usize..span.end as usize);
+    let is_word = |text: &&str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-._".contains(&byte));
+    Some(source.filter(is_word).map_or(value, str::to_owned)).filter(|text| !text.is_empty())
+}
+
+fn no_namespace(kind: &str, at: Location) -> Diagnostic {
+    Diagnostic::new(Code(57), at, format!("this {kind} says no namespace"))
+        .cause("it ends up in whatever namespace the one who applies it has chosen, and references from other objects may miss it")
+        .help("add namespace: below metadata.name")
 }

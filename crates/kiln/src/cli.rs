@@ -29,6 +29,8 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Find every problem in folders of manifests, before anything boots
+    ///
+    /// Findings for people go to standard error, findings for programs (json, sarif, github) to standard output.
     Check(check::CheckArgs),
     /// Show each host's network at every phase and the steps Kiln would take
     Plan(plan::PlanArgs),

@@ -107,6 +107,15 @@ fn a_folder_without_manifests_is_an_error() {
 }
 
 #[test]
+fn an_empty_file_is_called_empty() {
+    let root = folder("empty-alone", &[("a.yaml", b""), ("b.yaml", b"# nothing\n---\n")]);
+    for name in ["a.yaml", "b.yaml"] {
+        let expected = format!("KLN0020 `{name}` is empty: it holds no manifest");
+        assert_eq!(findings(&load_one(&root.join(name)), &root), [expected]);
+    }
+}
+
+#[test]
 fn a_path_that_does_not_exist_is_refused() {
     let path = folder("missing", &[]).join("nowhere");
     match load(std::slice::from_ref(&path)) {

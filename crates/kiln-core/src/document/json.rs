@@ -135,6 +135,7 @@ impl Reader<'_> {
                 let help = match self.peek() {
                     Some(b'}') => "remove the comma in front of it; JSON has no trailing commas",
                     Some(b'#' | b'/') => "remove the comment; JSON has none",
+                    None => "close the object with `}`",
                     _ => "write keys in double quotes",
                 };
                 return Err(self.unexpected("a key in double quotes").help(help).into());
@@ -158,7 +159,9 @@ impl Reader<'_> {
                 return Ok(Value::Mapping(entries));
             }
             if !self.eat(b',') {
-                return Err(self.unexpected("`,` or `}`").help("separate entries with a comma").into());
+                let open = self.peek().is_none();
+                let help = if open { "close the object with `}`" } else { "separate entries with a comma" };
+                return Err(self.unexpected("`,` or `}`").help(help).into());
             }
         }
     }
@@ -197,7 +200,9 @@ impl Reader<'_> {
                 return Ok(Value::Sequence(items));
             }
             if !self.eat(b',') {
-                return Err(self.unexpected("`,` or `]`").help("separate items with a comma").into());
+                let open = self.peek().is_none();
+                let help = if open { "close the list with `]`" } else { "separate items with a comma" };
+                return Err(self.unexpected("`,` or `]`").help(help).into());
             }
         }
     }
@@ -442,6 +447,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_never_closed_is_to_be_closed() {
+        for (text, expected) in [
+            ("{", "close the object with `}`"),
+            ("{\"a\":1", "close the object with `}`"),
+            ("[1", "close the list with `]`"),
+            ("{\"a\":1 \"b\"", "separate entries with a comma"),
+        ] {
+            let mut sources = SourceMap::default();
+            let file = sources.add("x.json", text);
+            let (_, findings) = parse_json(file, sources.file(file));
+            assert_eq!(findings[0].help.as_deref(), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
     fn values_are_read_as_go_reads_them() {
         for (text, expected) in [
             ("null", "null"),
@@ -488,6 +508,7 @@ mod tests {
             ("{}{}", "2..3 KLN0400: expected the end of the text, found `{`"),
             ("[1,]", "3..4 KLN0400: expected a value, found `]`"),
             ("{\"a\":1,}", "7..8 KLN0400: expected a key in double quotes, found `}`"),
+            ("{", "1..1 KLN0400: expected a key in double quotes, but the text ends"),
             ("{a:1}", "1..2 KLN0400: expected a key in double quotes, found `a`"),
             ("{\"a\" 1}", "5..6 KLN0400: expected `:` behind the key, found `1`"),
             ("[1 2]", "3..4 KLN0400: expected `,` or `]`, found `2`"),

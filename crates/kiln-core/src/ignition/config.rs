@@ -57,6 +57,9 @@ impl Config {
             return (None, vec![butane(Location { file, span: at })]);
         }
         let (root, mut findings) = parse_json(file, source);
+        if source.text.trim().is_empty() {
+            findings = findings.into_iter().map(|finding| finding.help(smallest_config())).collect();
+        }
         let Some(root) = root else { return (None, findings) };
         let (config, more) = Config::from_node(root);
         findings.extend(more);
@@ -114,6 +117,10 @@ pub fn unpack_gzip(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ReadConfigError> {
     Ok(Cow::Owned(unpacked))
 }
 
+fn smallest_config() -> String {
+    format!("write {{\"ignition\": {{\"version\": \"{}\"}}}}", SpecVersion::V3_2)
+}
+
 /// The spec version of a config, found as Ignition finds it: letter case does not count, the last one wins.
 fn read_version(root: &Node) -> Result<SpecVersion, Box<Diagnostic>> {
     if !matches!(root.value, Value::Mapping(_) | Value::Null) {
@@ -123,7 +130,7 @@ fn read_version(root: &Node) -> Result<SpecVersion, Box<Diagnostic>> {
             format!("the config must be an object, but it is {}", root.kind_name()),
         )
         .cause("an Ignition config is a JSON object that begins with the key `ignition`")
-        .help(format!("write {{\"ignition\": {{\"version\": \"{}\"}}}}", SpecVersion::V3_2))
+        .help(smallest_config())
         .into());
     }
     let named = |name: &'static str| {

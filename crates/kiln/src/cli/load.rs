@@ -51,12 +51,7 @@ pub fn load(paths: &[PathBuf]) -> Result<Loaded, Failure> {
             loader.path(path)?;
         }
         if loader.progress() == before {
-            let message = format!("no manifests found in `{}`", path.display());
-            loader.report(
-                Diagnostic::new(Code(0020), None, message)
-                    .cause("manifests are documents in files that end in .yaml, .yml or .json; hidden files are not looked at")
-                    .help("give the folder or file that holds the manifests"),
-            );
+            loader.report(no_manifests(path));
         }
     }
     Ok(loader.loaded)
@@ -285,6 +280,17 @@ impl Loader {
         let errors = self.loaded.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
         (self.loaded.documents.len(), errors.count(), self.repeated)
     }
+}
+
+fn no_manifests(path: &Path) -> Diagnostic {
+    let (message, cause) = if path.is_dir() {
+        let cause = "manifests are documents in files that end in .yaml, .yml or .json; hidden files are not looked at";
+        (format!("no manifests found in `{}`", path.display()), cause)
+    } else {
+        let name = if path.as_os_str() == "-" { "<stdin>".into() } else { path.to_string_lossy() };
+        (format!("`{name}` is empty: it holds no manifest"), "comments and `---` alone are not a document")
+    };
+    Diagnostic::new(Code(0020), None, message).cause(cause).help("give the folder or file that holds the manifests")
 }
 
 /// Where an object that parses gives away that it is a template: in the fields no object can do without.

@@ -26,7 +26,7 @@ super::codes! {
     0050 Error "a document is not a mapping",
     0051 Error "an object has no apiVersion",
     0052 Error "an object has no kind",
-    0053 Error "an object has no name",
+    0053 Error "an object has no name, or one that is not a string",
     0054 Error "a kind is misspelt",
     0055 Error "a kind does not exist in that apiVersion",
     0057 Warning "an object says no namespace",

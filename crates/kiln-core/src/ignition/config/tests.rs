@@ -25,6 +25,17 @@ fn refusal(text: &str) -> String {
 }
 
 #[test]
+fn an_empty_file_is_told_the_smallest_config() {
+    for text in ["", " \n"] {
+        let mut sources = SourceMap::default();
+        let file = sources.add("x.ign", text);
+        let (_, findings) = Config::parse(file, sources.file(file));
+        let helps: Vec<_> = findings.iter().filter_map(|finding| finding.help.as_deref()).collect();
+        assert_eq!(helps, [r#"write {"ignition": {"version": "3.2.0"}}"#]);
+    }
+}
+
+#[test]
 fn what_ignition_cannot_read_is_refused() {
     for (text, expected) in [
         ("{}", "1:1 KLN0404 the config has no `ignition.version`"),
