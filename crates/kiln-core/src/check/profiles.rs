@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::Rule;
 use super::context::{Context, HostView, PoolView};
 use super::discovery::looks_like_a_real_nic;
-use super::propagation::{CONNECTIONS, FORCE, composed_by_kiln, file_mode, has_karg};
+use super::propagation::{CONNECTIONS, FORCE, composed_by_kiln, file_mode, has_karg, unreadable_targets};
 use super::words::listed;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::document::Node;
@@ -23,6 +23,8 @@ pub(super) const RULES: &[Rule] =
     &[unreadable_keyfiles, refused_keyfiles, ignored_keyfile_values, two_sets_of_profiles];
 
 fn unreadable_keyfiles(context: &Context, findings: &mut Vec<Diagnostic>) {
+    // Where a forced profile is lost with the file, that is said instead.
+    let worse: HashSet<Location> = unreadable_targets(context).iter().map(|target| target.file.at).collect();
     for config in &context.world.machine_configs {
         let files = config.config.as_ref().and_then(|root| root.path(&["storage", "files"]));
         for file in files.map_or(&[][..], Node::items) {
@@ -30,7 +32,7 @@ fn unreadable_keyfiles(context: &Context, findings: &mut Vec<Diagnostic>) {
             let Some(name) = path.as_str().and_then(profile_name) else { continue };
             let mode = file_mode(file);
             // Beyond 0777 the operator refuses the whole config, which is said elsewhere.
-            if mode & 0o077 == 0 || mode > 0o777 {
+            if mode & 0o077 == 0 || mode > 0o777 || worse.contains(&file.at) {
                 continue;
             }
             let written = file.get("mode");
@@ -85,10 +87,13 @@ fn pool_files(pool: &PoolView) -> Vec<Result<PoolFile, (String, Location, String
 
 fn refused_keyfiles(context: &Context, findings: &mut Vec<Diagnostic>) {
     for file in context.pools.values().flat_map(pool_files) {
-        let (name, at, reason) = match file {
-            Err(refused) => refused,
+        let (name, at, reason, decoded) = match file {
+            Err((name, at, reason)) => (name, at, reason, String::new()),
             Ok(PoolFile { file, at }) => match Profile::refusal(&file) {
-                Some(Refusal::Invalid(reason)) => (file.name, at, reason),
+                Some(Refusal::Invalid(reason)) => {
+                    let decoded = decoded_group(&file.keyfile, &reason);
+                    (file.name, at, reason, decoded)
+                }
                 Some(Refusal::Ignored(_)) | None => continue,
             },
         };
@@ -98,9 +103,18 @@ fn refused_keyfiles(context: &Context, findings: &mut Vec<Diagnostic>) {
                     "a keyfile that cannot be used is passed over with one line in the log; it still counts as \
                     configuration when CoreOS decides about the declared network",
                 )
-                .help("repair the contents of the file, or remove it from the MachineConfig"),
+                .help(format!("repair the contents of the file, or remove it from the MachineConfig{decoded}")),
         );
     }
+}
+
+/// The group a refusal speaks of, as the file says it once decoded. Only groups that hold no secrets.
+fn decoded_group(keyfile: &Keyfile, reason: &str) -> String {
+    let named = ["ipv4", "ipv6", "vlan"].into_iter().find(|group| reason.contains(&format!("[{group}]")));
+    let group = named.unwrap_or("connection");
+    let lines = keyfile.keys(group).filter_map(|key| Some(format!("\n{key}={}", keyfile.raw(group, key)?)));
+    let lines: String = lines.collect();
+    if lines.is_empty() { lines } else { format!("; decoded, it says:\n[{group}]{lines}") }
 }
 
 fn ignored_keyfile_values(context: &Context, findings: &mut Vec<Diagnostic>) {

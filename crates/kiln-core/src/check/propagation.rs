@@ -93,6 +93,7 @@ fn blocked_propagation(context: &Context, findings: &mut Vec<Diagnostic>) {
             pools_of.entry(std::ptr::from_ref(*config)).or_default().push(name);
         }
     }
+    let mut latent_files: BTreeMap<&str, Vec<LatentFile>> = BTreeMap::new();
     for config in &context.world.machine_configs {
         let blocking = config.config.iter().flat_map(written_paths);
         let blocking: Vec<&Node> = blocking.filter(|path| path.as_str().is_some_and(blocks)).collect();
@@ -105,7 +106,8 @@ fn blocked_propagation(context: &Context, findings: &mut Vec<Diagnostic>) {
         let path = first.as_str().unwrap_or_default();
         if lost.is_empty() {
             if !reached.iter().any(|pool| context.hosts_of_pool.contains_key(pool)) {
-                findings.push(latent(config, path, first.at));
+                let role = config.role.as_ref().map_or("", |role| role.value.as_str());
+                latent_files.entry(role).or_default().push((config, path, first.at));
             }
             continue;
         }
@@ -118,7 +120,11 @@ fn blocked_propagation(context: &Context, findings: &mut Vec<Diagnostic>) {
             &hosts,
         ));
     }
+    findings.extend(latent_files.into_iter().filter_map(|(role, files)| latent(role, &files)));
 }
+
+/// A MachineConfig, the path it writes and where that stands.
+type LatentFile<'c> = (&'c MachineConfig, &'c str, Location);
 
 fn blocked_by_override(context: &Context, findings: &mut Vec<Diagnostic>) {
     for view in &context.hosts {
@@ -195,15 +201,21 @@ fn forced_arguments(host: &HostView) -> String {
     format!("[{}]", quoted.join(","))
 }
 
-fn latent(config: &MachineConfig, path: &str, at: Location) -> Diagnostic {
-    let role = config.role.as_ref().map_or("its", |role| role.value.as_str());
-    Diagnostic::new(
+/// One remark for all files of a pool that has no hosts yet.
+fn latent(role: &str, files: &[LatentFile]) -> Option<Diagnostic> {
+    let (first, others) = files.split_first()?;
+    let writers = listed(files.iter().map(|(config, ..)| &config.meta.id.name));
+    let what = if others.is_empty() {
+        format!("MachineConfig {writers} writes `{}`", first.1)
+    } else {
+        format!("MachineConfigs {writers} write files such as `{}`", first.1)
+    };
+    let finding = Diagnostic::new(
         Code(126),
-        at,
+        first.2,
         format!(
-            "hosts added to the {role} pool later will lose their declared network, because MachineConfig `{}` writes \
-            `{path}`",
-            config.meta.id.name
+            "hosts added to {} later will lose their declared network, because {what}",
+            if role.is_empty() { "a pool that takes it".to_owned() } else { format!("the {role} pool") }
         ),
     )
     .cause(WHY)
@@ -211,7 +223,8 @@ fn latent(config: &MachineConfig, path: &str, at: Location) -> Diagnostic {
         "give every host that is added with a network of its own the annotation\nmetadata:\n  annotations:\n    \
         bmac.agent-install.openshift.io/installer-args: '[\"--append-karg\",\"coreos.force_persist_ip\"]'\nor change \
         the network of running nodes with a NodeNetworkConfigurationPolicy instead of a file",
-    )
+    );
+    Some(others.iter().take(SHOWN).fold(finding, |finding, (_, path, at)| finding.related(*at, format!("`{path}`"))))
 }
 
 fn switched_off(context: &Context, findings: &mut Vec<Diagnostic>) {
@@ -245,7 +258,17 @@ pub(super) fn file_mode(file: &Node) -> u32 {
     file.get("mode").and_then(Node::as_integer).and_then(|mode| u32::try_from(mode).ok()).unwrap_or(0o644)
 }
 
-fn forced_but_unreadable(context: &Context, findings: &mut Vec<Diagnostic>) {
+/// A file of a pool that a host's forced profile will take the mode of, so that NetworkManager ignores it.
+pub(super) struct UnreadableTarget<'c> {
+    pub file: &'c Node,
+    name: &'c str,
+    config: &'c MachineConfig,
+    host: &'c HostView<'c>,
+}
+
+/// Every file that others may read and that a forced profile will overwrite.
+pub(super) fn unreadable_targets<'c>(context: &'c Context) -> Vec<UnreadableTarget<'c>> {
+    let mut targets = Vec::new();
     for (pool, PoolView { configs, .. }) in &context.pools {
         let files = configs.iter().flat_map(|config| {
             let files =
@@ -259,42 +282,38 @@ fn forced_but_unreadable(context: &Context, findings: &mut Vec<Diagnostic>) {
         if open.is_empty() {
             continue;
         }
-        for view in context
-            .hosts_of_pool
-            .get(pool)
-            .into_iter()
-            .flatten()
-            .map(|host| &context.hosts[*host])
-            .filter(|view| has_karg(view, FORCE))
-        {
-            for file in context.documents(view).flat_map(|document| &document.files) {
-                let Some((config, node)) = open.get(file.name.as_str()) else { continue };
-                let at = node.get("path").map_or(node.at, |path| path.at);
-                findings.push(
-                    Diagnostic::new(
-                        Code(127),
-                        at,
-                        format!(
-                            "`{}` of MachineConfig `{}` has mode {:04o}, so the forced profile of host `{}` under the \
-                            same name will be ignored",
-                            file.name,
-                            config.meta.id.name,
-                            file_mode(node),
-                            view.host.meta.id.name
-                        ),
-                    )
-                    .cause(
-                        "forcing overwrites the contents of a file of the same name, but keeps its mode; \
-                        NetworkManager loads no keyfile that others may read",
-                    )
-                    .help(
-                        "write in the MachineConfig:\nmode: 384\n(384 is 0600 in decimal), or give its file another \
-                        name",
-                    )
-                    .related(view.host.meta.at, "the host that forces its network"),
-                );
+        let hosts = context.hosts_of_pool.get(pool).into_iter().flatten().map(|host| &context.hosts[*host]);
+        for host in hosts.filter(|host| has_karg(host, FORCE)) {
+            for forced in context.documents(host).flat_map(|document| &document.files) {
+                let Some((config, file)) = open.get(forced.name.as_str()) else { continue };
+                targets.push(UnreadableTarget { file, name: &forced.name, config, host });
             }
         }
+    }
+    targets
+}
+
+fn forced_but_unreadable(context: &Context, findings: &mut Vec<Diagnostic>) {
+    for UnreadableTarget { file, name, config, host } in unreadable_targets(context) {
+        findings.push(
+            Diagnostic::new(
+                Code(127),
+                file.get("path").map_or(file.at, |path| path.at),
+                format!(
+                    "`{name}` of MachineConfig `{}` has mode {:04o}, so the forced profile of host `{}` under the \
+                    same name will be ignored",
+                    config.meta.id.name,
+                    file_mode(file),
+                    host.host.meta.id.name
+                ),
+            )
+            .cause(
+                "forcing overwrites the contents of a file of the same name, but keeps its mode; NetworkManager \
+                loads no keyfile that others may read",
+            )
+            .help("write in the MachineConfig:\nmode: 384\n(384 is 0600 in decimal), or give its file another name")
+            .related(host.host.meta.at, "the host that forces its network"),
+        );
     }
 }
 
