@@ -69,6 +69,10 @@ fn every_kind_of_propagation_has_a_true_verdict() {
             &["--kargs", "ip=eno2:dhcp", "--real-root", "root"],
             "stock CoreOS loses eno2.nmconnection between initramfs and real root; Kiln's composition keeps it",
         ),
+        (
+            &["--kargs", "coreos.no_persist_ip"],
+            "nothing was asked for, so nothing is lost: NetworkManager makes its own default profiles",
+        ),
         (&["--firstboot-network", "stuck"], "the initramfs loads no profile, so there is none to lose"),
     ] {
         let (exit, output, complaints) = kiln(&folder, &[&["boot", "simulate"], arguments].concat());

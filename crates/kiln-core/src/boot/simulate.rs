@@ -9,7 +9,7 @@
 use super::folder::{Content, Folder, NetworkFile, NotLoaded};
 use super::initrd::{self, Dropped};
 use super::kargs::Kargs;
-use super::teardown::{Propagation, RealRoot, Teardown, tear_down};
+use super::teardown::{Propagation, RealRoot, Teardown, is_default, tear_down};
 use crate::keyfile::ConnectionFile;
 use crate::network::choice::{Choice, choose, known_nics};
 use crate::network::merge::{Merged, merge};
@@ -84,6 +84,8 @@ pub struct Prediction {
     pub initramfs: Phase,
     /// In the real root, on stock CoreOS.
     pub real_root: Phase,
+    /// Whether the initramfs has only what `ip=auto` gives: NetworkManager makes that anew in the real root.
+    pub only_default: bool,
     /// What was decided about propagation.
     pub propagation: Propagation,
     /// Hostname of the real root.
@@ -97,7 +99,7 @@ pub struct Prediction {
 impl Prediction {
     /// The profiles somebody asked for: what the initramfs loads, unless that is only the default.
     pub fn declared(&self) -> Vec<ConnectionFile> {
-        let all = if self.propagation == Propagation::Default { &[][..] } else { &self.initramfs.profiles };
+        let all = if self.only_default { &[][..] } else { &self.initramfs.profiles };
         all.iter().filter_map(|profile| profile.loaded.clone().ok()).collect()
     }
 }
@@ -117,12 +119,20 @@ pub fn simulate(boot: &FirstBoot) -> Prediction {
     let Teardown { propagation, system_connections, hostname, reasons, .. } =
         tear_down(&kargs, &profiles, generated.hostname.as_deref(), &boot.real_root);
     let real_root = phase("real root", Folder::Etc, &system_connections, reasons);
-    let lost = match propagation {
-        // Default profiles are made anew by NetworkManager in the real root; nobody misses them.
-        Propagation::Default => Vec::new(),
-        _ => names(&initramfs).filter(|name| !names(&real_root).any(|kept| kept == *name)).map(str::to_owned).collect(),
-    };
-    Prediction { kernel_arguments, initramfs, real_root, propagation, hostname, dropped: generated.dropped, lost }
+    let only_default = is_default(&profiles, &kargs);
+    // Default profiles are made anew by NetworkManager in the real root; nobody misses them.
+    let missed = names(&initramfs).filter(|name| !only_default && !names(&real_root).any(|kept| kept == *name));
+    let lost = missed.map(str::to_owned).collect();
+    Prediction {
+        kernel_arguments,
+        initramfs,
+        real_root,
+        only_default,
+        propagation,
+        hostname,
+        dropped: generated.dropped,
+        lost,
+    }
 }
 
 /// The host's declared profiles and the pool's, merged by meaning; where both speak, the host is right.

@@ -178,7 +178,7 @@ pub fn blocking_files(real_root: &RealRoot) -> Vec<String> {
 }
 
 /// A file that is no keyfile cannot be one of the default profiles.
-fn is_default(initramfs: &[NetworkFile], kargs: &Kargs) -> bool {
+pub(super) fn is_default(initramfs: &[NetworkFile], kargs: &Kargs) -> bool {
     let profiles: Result<Vec<ConnectionFile>, _> = initramfs.iter().map(NetworkFile::parse).collect();
     profiles.is_ok_and(|profiles| initrd::is_default(&profiles, kargs))
 }

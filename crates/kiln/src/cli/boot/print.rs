@@ -58,14 +58,12 @@ fn render_phase(phase: &Phase) -> String {
 
 fn verdict(prediction: &Prediction) -> String {
     let verdict = match (&prediction.lost[..], &prediction.propagation) {
-        ([], Propagation::Default) => {
+        ([], _) if prediction.only_default => {
             "nothing was asked for, so nothing is lost: NetworkManager makes its own default profiles"
         }
         ([], _) if prediction.declared().is_empty() => "the initramfs loads no profile, so there is none to lose",
-        ([], Propagation::Forbidden | Propagation::Nothing | Propagation::Blocked { .. }) => {
-            "nothing is copied, but the real root has a profile of its own in every file the initramfs has"
-        }
         ([], Propagation::Copied { .. }) => "the real root has every profile of the initramfs",
+        ([], _) => "nothing is copied, but the real root has a profile of its own in every file the initramfs has",
         (lost, _) => {
             let them = if lost.len() == 1 { "it" } else { "them" };
             return format!(
@@ -79,7 +77,7 @@ fn verdict(prediction: &Prediction) -> String {
 
 /// Scripts rely on these names.
 fn to_json(prediction: &Prediction, composed: &Merged) -> Value {
-    let Prediction { kernel_arguments, initramfs, real_root, propagation, hostname, dropped, lost } = prediction;
+    let Prediction { kernel_arguments, initramfs, real_root, propagation, hostname, dropped, lost, .. } = prediction;
     json!({
         "phases": [phase_json(kernel_arguments), phase_json(initramfs), phase_json(real_root)],
         "propagation": propagation.name(),
