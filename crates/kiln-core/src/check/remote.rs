@@ -123,15 +123,15 @@ fn is_outside(context: &Context, host: &HostView, cluster: &Cluster) -> bool {
 
 fn remote_masters(context: &Context, findings: &mut Vec<Diagnostic>) {
     for (index, cluster) in context.world.clusters.iter().enumerate().filter(|(_, cluster)| keeps_its_vips(cluster)) {
+        let vip = cluster.api_vips.first().or(cluster.ingress_vips.first());
+        // Where no host is near it, the address is wrong and not the host.
+        if vip.is_some_and(|vip| is_nowhere(context, index, vip.value)) {
+            continue;
+        }
         for host in context.hosts_of_cluster[index].iter().map(|host| &context.hosts[*host]) {
             let Some(role) = host.host.role.as_ref().filter(|role| role.value == Role::Master) else { continue };
             if place(context, host, cluster) != Place::Remote {
                 continue;
-            }
-            let vip = cluster.api_vips.first().or(cluster.ingress_vips.first());
-            // Where no host is near it, the address is wrong and not the host.
-            if vip.is_some_and(|vip| is_nowhere(context, index, vip.value)) {
-                break;
             }
             let vip_text = vip.map(|vip| vip.to_string()).unwrap_or_default();
             let address = context.documents(host).flat_map(|document| &document.facts.addresses).next();
