@@ -64,7 +64,10 @@ fn check(hosts: u32, peer: &Path) -> Result<()> {
     let calls = hosts.min(1000);
     let peer_calls = measure(calls, &[&peer, "gc", &one])?;
     row(calls, "nmstatectl gc, one call per host", peer_calls);
+    // A new folder each time: replacing files would measure the disk's journal instead.
     let rendered = format!("{BENCH}/rendered");
+    let _ = fs::remove_dir_all(&rendered);
+    let rendered = format!("{rendered}/{{n}}");
     let kiln_calls = measure(calls, &[KILN, "net", "render", &one, "--out", &rendered])?;
     row(calls, "kiln net render, one call per host", kiln_calls);
     if let Some((checked, planned)) = whole_fleet {

@@ -17,16 +17,16 @@ pub struct Args {
     /// How often the program is run; the figures are totals
     #[arg(long, default_value_t = 1)]
     times: u32,
-    /// Program and arguments; its output is thrown away
+    /// Program and arguments, `{n}` becoming the number of the run; its output is thrown away
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
 }
 
 pub fn run(args: &Args) -> Result<()> {
     let start = Instant::now();
-    for _ in 0..args.times {
+    for number in 0..args.times {
         let status = Command::new(&args.command[0])
-            .args(&args.command[1..])
+            .args(args.command[1..].iter().map(|argument| argument.replace("{n}", &number.to_string())))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
