@@ -11,7 +11,7 @@ use std::fmt;
 
 use crate::boot::folder::NetworkFile;
 use crate::boot::kargs::Kargs;
-use crate::boot::simulate::{CopyLayout, FirstBoot, Prediction, compose, simulate};
+use crate::boot::simulate::{CopyLayout, FirstBoot, KernelArguments, Prediction, compose, simulate_with};
 use crate::boot::teardown::RealRoot;
 use crate::check::context::{Context, HostView, node_name};
 use crate::check::{self, appended_kernel_arguments};
@@ -99,6 +99,8 @@ pub struct Planner<'w> {
     /// The real root that each pool's config writes, by pool and cluster: manifests of a cluster are its own.
     roots: HashMap<(&'w str, Option<usize>), RealRoot>,
     policies_of_host: HashMap<usize, Vec<&'w str>>,
+    /// The arguments of every host that adds none.
+    plain_arguments: KernelArguments,
     reading: Vec<Diagnostic>,
 }
 
@@ -117,7 +119,13 @@ impl<'w> Planner<'w> {
                 policies_of_host.entry(host).or_default().push(&policy.meta.id.name);
             }
         }
-        Planner { context, roots, policies_of_host, reading }
+        Planner {
+            context,
+            roots,
+            policies_of_host,
+            plain_arguments: KernelArguments::read(&first_boot_arguments(&[])),
+            reading,
+        }
     }
 
     /// What `kiln check` says about the same world.
@@ -140,15 +148,21 @@ impl<'w> Planner<'w> {
             nics.extend(document.nics.iter().cloned());
         }
         let copied = assisted_view(&declared, &nics).files;
-        let stock = simulate(&FirstBoot {
-            kargs: first_boot_arguments(&kernel_arguments),
+        let kargs = first_boot_arguments(&kernel_arguments);
+        let arguments = match kernel_arguments.is_empty() {
+            true => &self.plain_arguments,
+            false => &KernelArguments::read(&kargs),
+        };
+        let boot = FirstBoot {
+            kargs,
             copied_network: copied.iter().map(NetworkFile::from).collect(),
             written_to: CopyLayout::Boot,
             read_from: CopyLayout::Boot,
-            real_root: real_root.clone(),
-        });
+            real_root,
+        };
+        let stock = simulate_with(arguments, &boot);
         // First the names, which the pool's profiles use too; then the addresses, which are right on any machine.
-        let Merged { files, decisions } = compose(&declared, &real_root.system_connections);
+        let Merged { files, decisions } = compose(&declared, &boot.real_root.system_connections);
         let composed = Merged { files: bind_to_macs(&files, &nics).0, decisions };
         let steps = self.steps(index, view, declared.len(), composed.files.len());
         HostPlan {

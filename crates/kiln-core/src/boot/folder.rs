@@ -22,6 +22,8 @@ pub struct NetworkFile {
 pub enum Content {
     /// A file whose bytes are known.
     Bytes(Vec<u8>),
+    /// A keyfile that was read or made before.
+    Profile(Keyfile),
     /// A file that Ignition fetches from this URL at boot.
     Remote(String),
     /// A folder.
@@ -70,14 +72,13 @@ impl NetworkFile {
 
     /// The profile that is written in it, whether or not NetworkManager would load it.
     pub fn parse(&self) -> Result<ConnectionFile, NotLoaded> {
-        match &self.content {
-            Content::Directory => Err(NotLoaded::Directory),
-            Content::Remote(url) => Err(NotLoaded::Remote(url.clone())),
-            Content::Bytes(bytes) => {
-                let keyfile = Keyfile::parse_bytes(bytes)?;
-                Ok(ConnectionFile { name: self.name.clone(), mode: self.mode, keyfile })
-            }
-        }
+        let keyfile = match &self.content {
+            Content::Directory => return Err(NotLoaded::Directory),
+            Content::Remote(url) => return Err(NotLoaded::Remote(url.clone())),
+            Content::Bytes(bytes) => Keyfile::parse_bytes(bytes)?,
+            Content::Profile(keyfile) => keyfile.clone(),
+        };
+        Ok(ConnectionFile { name: self.name.clone(), mode: self.mode, keyfile })
     }
 
     /// Whether the shell's `*` leaves it out.
@@ -89,6 +90,6 @@ impl NetworkFile {
 impl From<&ConnectionFile> for NetworkFile {
     fn from(file: &ConnectionFile) -> Self {
         let ConnectionFile { name, mode, keyfile } = file;
-        NetworkFile { name: name.clone(), mode: *mode, content: Content::Bytes(keyfile.render().into_bytes()) }
+        NetworkFile { name: name.clone(), mode: *mode, content: Content::Profile(keyfile.clone()) }
     }
 }

@@ -36,6 +36,9 @@ pub const CONNECTIONS_DIRECTORY: &str = "/run/NetworkManager/system-connections"
 /// Where the program writes the hostname an `ip=` gave.
 pub const HOSTNAME_FILE: &str = "/run/NetworkManager/initrd/hostname";
 
+/// What the program writes into every profile it makes.
+const ORIGIN: &str = "nm-initrd-generator";
+
 /// A configuration file below `/run` that is no profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunFile {
@@ -117,6 +120,14 @@ fn carrier_file(seconds: i64) -> RunFile {
 /// Its test: apart from `lo.nmconnection`, UUIDs and device timeouts, they are what `ip=auto` together with the
 /// command line's own `BOOTIF` and `rd.bootif` gives.
 pub fn is_default(files: &[ConnectionFile], arguments: &Kargs) -> bool {
+    // Most sets were not made by the program at all, which is quickly seen.
+    let made_here = |file: &ConnectionFile| {
+        file.name == "lo.nmconnection"
+            || file.keyfile.get("user", "org.freedesktop.NetworkManager.origin").as_deref() == Some(ORIGIN)
+    };
+    if !files.iter().all(made_here) {
+        return false;
+    }
     let boot_interface =
         arguments.arguments().iter().filter(|argument| matches!(argument.key.as_str(), "BOOTIF" | "rd.bootif"));
     let fresh = boot_interface.fold("ip=auto".to_owned(), |line, argument| match &argument.value {

@@ -6,10 +6,12 @@
 //! Not here: platforms whose hypervisor hands in kernel arguments, and whether Ignition needs the network at all. The
 //! initramfs profiles exist in both cases; only NetworkManager's start depends on it.
 
+use std::borrow::Cow;
+
 use super::folder::{Content, Folder, NetworkFile, NotLoaded};
-use super::initrd::{self, Dropped};
+use super::initrd::{self, Dropped, Generated};
 use super::kargs::Kargs;
-use super::teardown::{Propagation, RealRoot, Teardown, is_default, tear_down};
+use super::teardown::{Propagation, RealRoot, Teardown, tear_down};
 use crate::keyfile::ConnectionFile;
 use crate::network::choice::{Choice, choose, known_nics};
 use crate::network::merge::{Merged, merge};
@@ -58,8 +60,8 @@ pub struct PhaseProfile {
     pub name: String,
     /// Mode of its file.
     pub mode: u32,
-    /// The profile, or why NetworkManager does not load it.
-    pub loaded: Result<ConnectionFile, NotLoaded>,
+    /// Why NetworkManager does not load it, if so.
+    pub not_loaded: Option<NotLoaded>,
 }
 
 /// The network at one phase.
@@ -67,8 +69,10 @@ pub struct PhaseProfile {
 pub struct Phase {
     /// What the phase is called.
     pub name: &'static str,
-    /// Its profiles.
+    /// Its files.
     pub profiles: Vec<PhaseProfile>,
+    /// Those that NetworkManager loads.
+    pub loaded: Vec<ConnectionFile>,
     /// Which profile comes up on which interface.
     pub choices: Vec<Choice>,
     /// Each decision and its reason.
@@ -99,38 +103,57 @@ pub struct Prediction {
 impl Prediction {
     /// The profiles somebody asked for: what the initramfs loads, unless that is only the default.
     pub fn declared(&self) -> Vec<ConnectionFile> {
-        let all = if self.only_default { &[][..] } else { &self.initramfs.profiles };
-        all.iter().filter_map(|profile| profile.loaded.clone().ok()).collect()
+        if self.only_default { Vec::new() } else { self.initramfs.loaded.clone() }
+    }
+}
+
+/// What a command line alone leads to. The hosts of a fleet share it.
+#[derive(Debug, Clone)]
+pub struct KernelArguments {
+    /// With what the distribution adds.
+    kargs: Kargs,
+    files: Vec<NetworkFile>,
+    phase: Phase,
+    hostname: Option<String>,
+    dropped: Vec<Dropped>,
+}
+
+impl KernelArguments {
+    /// Runs the generator on a command line.
+    pub fn read(given: &Kargs) -> Self {
+        let kargs = effective_arguments(given);
+        let Generated { files, hostname, dropped, .. } = initrd::generate(&kargs);
+        let files: Vec<NetworkFile> = files.iter().map(NetworkFile::from).collect();
+        let added = format!("the command line has no `ip=`, so the distribution adds `{DEFAULT_ARGUMENT}`");
+        let reasons = if kargs == *given { Vec::new() } else { vec![added] };
+        let phase = phase("kernel arguments", Folder::Run, &files, reasons);
+        KernelArguments { kargs, files, phase, hostname, dropped }
     }
 }
 
 /// Predicts.
 pub fn simulate(boot: &FirstBoot) -> Prediction {
-    let kargs = effective_arguments(&boot.kargs);
-    let generated = initrd::generate(&kargs);
-    let from_arguments: Vec<NetworkFile> = generated.files.iter().map(NetworkFile::from).collect();
-    let mut reasons = Vec::new();
-    if kargs != boot.kargs {
-        reasons.push(format!("the command line has no `ip=`, so the distribution adds `{DEFAULT_ARGUMENT}`"));
-    }
-    let kernel_arguments = phase("kernel arguments", Folder::Run, &from_arguments, reasons);
-    let (profiles, reasons) = copy_network(boot, from_arguments);
+    simulate_with(&KernelArguments::read(&boot.kargs), boot)
+}
+
+/// Predicts for a command line that was read before.
+pub fn simulate_with(arguments: &KernelArguments, boot: &FirstBoot) -> Prediction {
+    let (profiles, reasons) = copy_network(boot, &arguments.files);
     let initramfs = phase("initramfs", Folder::Run, &profiles, reasons);
-    let Teardown { propagation, system_connections, hostname, reasons, .. } =
-        tear_down(&kargs, &profiles, generated.hostname.as_deref(), &boot.real_root);
+    let Teardown { propagation, only_default, system_connections, hostname, reasons, .. } =
+        tear_down(&arguments.kargs, &profiles, arguments.hostname.as_deref(), &boot.real_root);
     let real_root = phase("real root", Folder::Etc, &system_connections, reasons);
-    let only_default = is_default(&profiles, &kargs);
     // Default profiles are made anew by NetworkManager in the real root; nobody misses them.
     let missed = names(&initramfs).filter(|name| !only_default && !names(&real_root).any(|kept| kept == *name));
     let lost = missed.map(str::to_owned).collect();
     Prediction {
-        kernel_arguments,
+        kernel_arguments: arguments.phase.clone(),
         initramfs,
         real_root,
         only_default,
         propagation,
         hostname,
-        dropped: generated.dropped,
+        dropped: arguments.dropped.clone(),
         lost,
     }
 }
@@ -149,13 +172,11 @@ fn effective_arguments(kargs: &Kargs) -> Kargs {
 }
 
 /// What coreos-copy-firstboot-network leaves in the initramfs.
-fn copy_network(boot: &FirstBoot, from_arguments: Vec<NetworkFile>) -> (Vec<NetworkFile>, Vec<String>) {
+fn copy_network<'b>(boot: &'b FirstBoot, from_arguments: &'b [NetworkFile]) -> (Cow<'b, [NetworkFile]>, Vec<String>) {
     let FirstBoot { kargs, copied_network, written_to, read_from, .. } = boot;
     if copied_network.is_empty() {
-        return (
-            from_arguments,
-            vec![format!("{} is empty: the profiles of the kernel arguments stay", read_from.folder())],
-        );
+        let reason = format!("{} is empty: the profiles of the kernel arguments stay", read_from.folder());
+        return (from_arguments.into(), vec![reason]);
     }
     if written_to != read_from {
         let reason = format!(
@@ -163,21 +184,24 @@ fn copy_network(boot: &FirstBoot, from_arguments: Vec<NetworkFile>) -> (Vec<Netw
             written_to.folder(),
             read_from.folder()
         );
-        return (from_arguments, vec![reason]);
+        return (from_arguments.into(), vec![reason]);
     }
     let iscsi = kargs.flag("rd.iscsi.firmware", false) || kargs.value("netroot").is_some();
     if iscsi && *read_from == CopyLayout::Boot {
         let reason = "the root is on iSCSI, so /boot cannot be read yet and copying is switched off".to_owned();
-        return (from_arguments, vec![reason]);
+        return (from_arguments.into(), vec![reason]);
     }
     if let Some(folder) = copied_network.iter().find(|file| file.content == Content::Directory && !file.is_hidden()) {
         let reason = format!("`{}` is a folder, which the copy cannot handle: the boot stops here", folder.name);
-        return (Vec::new(), vec![reason]);
+        return (Cow::default(), vec![reason]);
     }
-    let copied: Vec<NetworkFile> = copied_network.iter().filter(|file| !file.is_hidden()).cloned().collect();
+    let copied: Cow<[NetworkFile]> = match copied_network.iter().any(NetworkFile::is_hidden) {
+        true => copied_network.iter().filter(|file| !file.is_hidden()).cloned().collect(),
+        false => copied_network.into(),
+    };
     if copied.is_empty() {
         let reason = "only hidden files are there, which count but cannot be copied: the boot stops here".to_owned();
-        return (Vec::new(), vec![reason]);
+        return (Cow::default(), vec![reason]);
     }
     let replaced: Vec<&str> = from_arguments.iter().map(|file| file.name.as_str()).collect();
     let count = if copied.len() == 1 { "1 file is".to_owned() } else { format!("{} files are", copied.len()) };
@@ -189,21 +213,19 @@ fn copy_network(boot: &FirstBoot, from_arguments: Vec<NetworkFile>) -> (Vec<Netw
 }
 
 fn phase(name: &'static str, folder: Folder, files: &[NetworkFile], mut reasons: Vec<String>) -> Phase {
-    let profiles: Vec<PhaseProfile> = files
-        .iter()
-        .map(|file| PhaseProfile { name: file.name.clone(), mode: file.mode, loaded: file.load(folder) })
-        .collect();
-    for profile in &profiles {
-        if let Err(reason) = &profile.loaded {
-            reasons.push(format!("`{}` is not loaded: {reason}", profile.name));
+    let (mut profiles, mut loaded) = (Vec::new(), Vec::new());
+    for file in files {
+        let not_loaded = file.load(folder).map(|profile| loaded.push(profile)).err();
+        if let Some(reason) = &not_loaded {
+            reasons.push(format!("`{}` is not loaded: {reason}", file.name));
         }
+        profiles.push(PhaseProfile { name: file.name.clone(), mode: file.mode, not_loaded });
     }
-    let loaded: Vec<ConnectionFile> = profiles.iter().filter_map(|profile| profile.loaded.clone().ok()).collect();
-    Phase { name, choices: choose(&loaded, &known_nics(&loaded)), profiles, reasons }
+    Phase { name, choices: choose(&loaded, &known_nics(&loaded)), profiles, loaded, reasons }
 }
 
 fn names(phase: &Phase) -> impl Iterator<Item = &str> {
-    phase.profiles.iter().filter(|profile| profile.loaded.is_ok()).map(|profile| profile.name.as_str())
+    phase.loaded.iter().map(|profile| profile.name.as_str())
 }
 
 #[cfg(test)]

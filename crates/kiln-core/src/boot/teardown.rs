@@ -38,7 +38,7 @@ impl RealRoot {
             if file.path.value == "/etc/hostname" {
                 root.hostname = match &content {
                     Content::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).trim().to_owned()),
-                    Content::Remote(_) | Content::Directory => Some(String::new()),
+                    Content::Profile(_) | Content::Remote(_) | Content::Directory => Some(String::new()),
                 };
             }
             root.put(&file.path, NetworkFile { name: String::new(), mode, content });
@@ -114,6 +114,8 @@ impl Propagation {
 pub struct Teardown {
     /// What becomes of the profiles.
     pub propagation: Propagation,
+    /// Whether the initramfs has only what `ip=auto` gives.
+    pub only_default: bool,
     /// `/etc/NetworkManager/system-connections` afterwards.
     pub system_connections: Vec<NetworkFile>,
     /// `/etc/hostname` afterwards.
@@ -131,10 +133,11 @@ pub fn tear_down(
     initramfs_hostname: Option<&str>,
     real_root: &RealRoot,
 ) -> Teardown {
+    let only_default = is_default(initramfs, kargs);
     let forbidden = kargs.flag("coreos.no_persist_ip", false);
     let mut reasons = Vec::new();
     let hostname = decide_hostname(forbidden, initramfs_hostname, real_root, &mut reasons);
-    let propagation = decide_propagation(kargs, forbidden, initramfs, real_root);
+    let propagation = decide_propagation(kargs, only_default, initramfs, real_root);
     reasons.push(explain(&propagation));
     let mut system_connections = real_root.system_connections.clone();
     if let Propagation::Copied { .. } = propagation {
@@ -146,17 +149,29 @@ pub fn tear_down(
     } else if renamed {
         reasons.push("the interface names of `ifname=` are kept: 80-ifname.rules is copied".to_owned());
     }
-    Teardown { propagation, system_connections, hostname, interface_names_kept: renamed && !forbidden, reasons }
+    Teardown {
+        propagation,
+        only_default,
+        system_connections,
+        hostname,
+        interface_names_kept: renamed && !forbidden,
+        reasons,
+    }
 }
 
-fn decide_propagation(kargs: &Kargs, forbidden: bool, initramfs: &[NetworkFile], real_root: &RealRoot) -> Propagation {
+fn decide_propagation(
+    kargs: &Kargs,
+    only_default: bool,
+    initramfs: &[NetworkFile],
+    real_root: &RealRoot,
+) -> Propagation {
     let by = blocking_files(real_root);
     let forced = kargs.flag("coreos.force_persist_ip", false);
-    if forbidden {
+    if kargs.flag("coreos.no_persist_ip", false) {
         Propagation::Forbidden
     } else if initramfs.is_empty() {
         Propagation::Nothing
-    } else if is_default(initramfs, kargs) {
+    } else if only_default {
         Propagation::Default
     } else if !by.is_empty() && !forced {
         Propagation::Blocked { by }
@@ -178,7 +193,7 @@ pub fn blocking_files(real_root: &RealRoot) -> Vec<String> {
 }
 
 /// A file that is no keyfile cannot be one of the default profiles.
-pub(super) fn is_default(initramfs: &[NetworkFile], kargs: &Kargs) -> bool {
+fn is_default(initramfs: &[NetworkFile], kargs: &Kargs) -> bool {
     let profiles: Result<Vec<ConnectionFile>, _> = initramfs.iter().map(NetworkFile::parse).collect();
     profiles.is_ok_and(|profiles| initrd::is_default(&profiles, kargs))
 }

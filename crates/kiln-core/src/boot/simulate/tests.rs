@@ -21,7 +21,7 @@ fn boot(kargs: &str, copied: &[NetworkFile], connections: &[NetworkFile]) -> Fir
 }
 
 fn files(phase: &Phase) -> Vec<(&str, u32, bool)> {
-    phase.profiles.iter().map(|profile| (profile.name.as_str(), profile.mode, profile.loaded.is_ok())).collect()
+    phase.profiles.iter().map(|profile| (profile.name.as_str(), profile.mode, profile.not_loaded.is_none())).collect()
 }
 
 #[test]

@@ -43,8 +43,8 @@ fn render_phase(phase: &Phase) -> String {
     if phase.profiles.is_empty() {
         text += "  no profiles\n";
     }
-    for PhaseProfile { name, mode, loaded } in &phase.profiles {
-        let loaded = if loaded.is_ok() { "" } else { "  not loaded" };
+    for PhaseProfile { name, mode, not_loaded } in &phase.profiles {
+        let loaded = if not_loaded.is_none() { "" } else { "  not loaded" };
         text += &format!("  {mode:04o} {name}{loaded}\n");
     }
     for choice in &phase.choices {
@@ -108,9 +108,9 @@ fn phase_json(phase: &Phase) -> Value {
         "profiles": phase.profiles.iter().map(|profile| json!({
             "file": profile.name,
             "mode": format!("{:04o}", profile.mode),
-            "loaded": profile.loaded.is_ok(),
-            "notLoadedBecause": profile.loaded.as_ref().err().map(ToString::to_string),
-            "text": profile.loaded.as_ref().ok().map(|file| file.keyfile.render()),
+            "loaded": profile.not_loaded.is_none(),
+            "notLoadedBecause": profile.not_loaded.as_ref().map(ToString::to_string),
+            "text": phase.loaded.iter().find(|file| file.name == profile.name).map(|file| file.keyfile.render()),
         })).collect::<Vec<Value>>(),
         "choices": phase.choices.iter().map(ToString::to_string).collect::<Vec<String>>(),
         "reasons": phase.reasons,

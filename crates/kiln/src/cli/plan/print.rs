@@ -46,7 +46,7 @@ pub fn render_human(plan: &HostPlan) -> String {
 }
 
 fn phase_lines(phase: &Phase) -> String {
-    let mut text = profile_lines(phase.profiles.iter().filter_map(|profile| profile.loaded.as_ref().ok()));
+    let mut text = profile_lines(phase.loaded.iter());
     if text.is_empty() {
         text += "    no profiles\n";
     }
@@ -127,7 +127,7 @@ fn phase_json(phase: &Phase) -> Value {
     json!({
         "profiles": phase.profiles.iter().map(|profile| json!({
             "file": profile.name,
-            "loaded": profile.loaded.is_ok(),
+            "loaded": profile.not_loaded.is_none(),
         })).collect::<Vec<Value>>(),
         "choices": phase.choices.iter().map(ToString::to_string).collect::<Vec<String>>(),
         "reasons": phase.reasons,
