@@ -11,6 +11,6 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
     let (documents, _) = parse_yaml(file, sources.file(file));
     let (world, _) = kiln_api::build_world(documents, &mut sources);
     let planner = Planner::new(&world);
-    planner.plans().for_each(drop);
+    planner.plans(None).for_each(drop);
     planner.findings();
 });

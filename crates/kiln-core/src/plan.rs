@@ -20,7 +20,7 @@ use crate::keyfile::ConnectionFile;
 use crate::machine_config;
 use crate::network::merge::Merged;
 use crate::nmstate::{assisted_view, bind_to_macs};
-use crate::world::{Role, World};
+use crate::world::{Host, Role, World};
 
 /// The plan of one host.
 #[derive(Debug)]
@@ -133,9 +133,12 @@ impl<'w> Planner<'w> {
         check::findings(&self.context, self.reading.clone())
     }
 
-    /// The plans of all hosts, in the order of the world.
-    pub fn plans(&self) -> impl Iterator<Item = HostPlan> {
-        (0..self.context.hosts.len()).map(|index| self.plan_host(index))
+    /// The plans of all hosts in the order of the world, or only of those that are called so: by the name of the object,
+    /// `namespace/name`, or the name of the node.
+    pub fn plans(&self, name: Option<&str>) -> impl Iterator<Item = HostPlan> {
+        let views = self.context.hosts.iter().enumerate();
+        let wanted = views.filter(move |(_, view)| name.is_none_or(|name| is_called(view.host, name)));
+        wanted.map(|(index, _)| self.plan_host(index))
     }
 
     fn plan_host(&self, index: usize) -> HostPlan {
@@ -194,6 +197,11 @@ impl<'w> Planner<'w> {
         steps.extend(policies.map(|policy| Step::ApplyPolicy { policy: (*policy).to_owned() }));
         steps
     }
+}
+
+fn is_called(host: &Host, name: &str) -> bool {
+    let ObjectId { namespace, name: own, .. } = &host.meta.id;
+    own == name || node_name(host) == name || name.split_once('/') == Some((namespace, own))
 }
 
 /// What the pool's MachineConfigs that reach a host write.

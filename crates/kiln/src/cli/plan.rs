@@ -33,8 +33,7 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, Failure> {
         load::load(std::slice::from_ref(&args.path))?;
     let (world, more) = kiln_api::build_world(documents, &mut sources);
     let planner = Planner::new(&world);
-    let wanted = |plan: &HostPlan| args.host.as_ref().is_none_or(|name| is_named(plan, name));
-    if world.hosts.is_empty() || args.host.is_some() && !planner.plans().any(|plan| wanted(&plan)) {
+    if planner.plans(args.host.as_deref()).next().is_none() {
         let unread = findings.iter().any(|finding| finding.severity == Severity::Error);
         findings.extend(more);
         findings.retain(|finding| finding.severity == Severity::Error);
@@ -42,10 +41,13 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, Failure> {
         if unread && world.hosts.is_empty() {
             return Err(Failure::refused(unreadable(&args.path)));
         }
-        let known = planner.plans().map(|plan| plan.host.name).collect::<Vec<_>>();
+        let known: Vec<&str> = world.hosts.iter().map(|host| host.meta.id.name.as_str()).collect();
         return Err(Failure::refused(no_such_host(&args.path, args.host.as_deref(), &known)));
     }
-    print_plans(planner.plans().filter(wanted), args.output)?;
+    // A thread has a heap of its own: what one plan takes and gives back stays together, however large the world is.
+    let print = || print_plans(planner.plans(args.host.as_deref()), args.output);
+    let printed = std::thread::scope(|scope| scope.spawn(print).join());
+    printed.map_err(|_| anyhow::anyhow!("the planning thread ended early"))??;
     findings.extend(more);
     findings.extend(planner.findings());
     let errors = report::count(&findings, Severity::Error);
@@ -80,20 +82,16 @@ fn print_plans(plans: impl Iterator<Item = HostPlan>, format: PrintFormat) -> Re
     Ok(())
 }
 
-fn is_named(plan: &HostPlan, name: &str) -> bool {
-    plan.host.name == name || plan.node == name || format!("{}/{}", plan.host.namespace, plan.host.name) == name
-}
-
 fn unreadable(path: &Path) -> anyhow::Error {
     anyhow::anyhow!("`{}` could not be read completely, and what could be read declares no hosts", path.display())
 }
 
-fn no_such_host(path: &Path, wanted: Option<&str>, known: &[String]) -> anyhow::Error {
+fn no_such_host(path: &Path, wanted: Option<&str>, known: &[&str]) -> anyhow::Error {
     const SHOWN: usize = 10;
     let Some(wanted) = wanted.filter(|_| !known.is_empty()) else {
         return anyhow::anyhow!("`{}` declares no hosts; Kiln plans BareMetalHosts and its own Hosts", path.display());
     };
     let more = if known.len() > SHOWN { format!(" and {} more", known.len() - SHOWN) } else { String::new() };
-    let shown = known.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let shown = known[..known.len().min(SHOWN)].join(", ");
     anyhow::anyhow!("`{}` declares no host `{wanted}`; it declares {shown}{more}", path.display())
 }
