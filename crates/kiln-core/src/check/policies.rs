@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use super::Rule;
 use super::addresses::{NetworkFacts, ports};
-use super::context::Context;
+use super::context::{Context, node_name};
 use super::words::{counted, listed};
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::document::Node;
@@ -277,6 +277,7 @@ fn primary_interfaces(context: &Context, findings: &mut Vec<Diagnostic>) {
                     let moved = controller.map(|controller| moved_routes(&document.facts, primary, controller));
                     lost.entry((at, format!("{what} `{primary}`"))).or_default().push(Lost {
                         host: &host.host.meta.id.name,
+                        node: node_name(host.host),
                         address: address.net,
                         moved_routes: moved.unwrap_or_default(),
                     });
@@ -284,7 +285,7 @@ fn primary_interfaces(context: &Context, findings: &mut Vec<Diagnostic>) {
             }
         }
         for ((at, what), hosts) in lost {
-            let Lost { host, address, moved_routes } = &hosts[0];
+            let Lost { host, node, address, moved_routes } = &hosts[0];
             let family = if address.addr().is_ipv4() { "ipv4" } else { "ipv6" };
             findings.push(
                 Diagnostic::new(
@@ -302,10 +303,10 @@ fn primary_interfaces(context: &Context, findings: &mut Vec<Diagnostic>) {
                     loses the way to the API server, and the change is rolled back after the probes fail",
                 )
                 .help(format!(
-                    "repeat the declared address of host `{host}` where the interface (or the bridge or bond above \
-                    it) is described:\n{family}:\n  enabled: true\n  dhcp: false\n  address:\n  - ip: {}\n    \
-                    prefix-length: {}{moved_routes}\nwhich means one policy per node; or leave the interface out of \
-                    the policy",
+                    "leave the interface out of the policy; or write one policy per node that repeats its declared \
+                    address where the interface (or the bridge or bond above it) is described, for host \
+                    `{host}`:\nnodeSelector:\n  kubernetes.io/hostname: {node}\n…\n{family}:\n  enabled: true\n  dhcp: false\n  address:\n  - ip: {}\n    \
+                    prefix-length: {}{moved_routes}",
                     address.addr(),
                     address.prefix_len()
                 )),
@@ -316,6 +317,7 @@ fn primary_interfaces(context: &Context, findings: &mut Vec<Diagnostic>) {
 
 /// An address that a host will lose.
 struct Lost<'w> {
+    node: &'w str,
     host: &'w str,
     address: IpNet,
     /// What to write so that its routes follow the address, or nothing.

@@ -223,7 +223,11 @@ fn judge_together(context: &Context, host: &HostView, pool: &[PoolFile], trouble
                     message: format!("the pool's `{}` needs `{missing}`, which no profile makes", profile.file),
                     cause: "a port cannot come up without its controller, nor a VLAN without the interface below \
                         it; files of the same name overwrite each other, and references by UUID then lead nowhere",
-                    help: format!("add a profile for `{missing}`, or name one that exists"),
+                    help: format!(
+                        "remove the file if `{missing}` is a slip, or add the profile that makes it, in a file of \
+                        its own with `mode: 384`, for a \
+                        bond:\n[connection]\nid={missing}\ntype=bond\ninterface-name={missing}\n\n[bond]\nmode=active-backup\nmiimon=100\n\n[ipv4]\nmethod=disabled\n\n[ipv6]\nmethod=disabled"
+                    ),
                 },
                 host,
             );
@@ -239,8 +243,9 @@ fn judge_together(context: &Context, host: &HostView, pool: &[PoolFile], trouble
                     message: format!("the pool's bond `{}` has no ports", profile.file),
                     cause: "ports name their controller, not the other way round; a bond nobody names has no carrier",
                     help: format!(
-                        "add a profile for each \
-                        port:\n[connection]\ntype=ethernet\ninterface-name=…\ncontroller={name}\nport-type=bond"
+                        "remove the bond, or add a file with `mode: 384` for each NIC that is to be its port (a NIC \
+                        the declared network does not \
+                        use):\n[connection]\nid={name}-port\ntype=ethernet\ninterface-name=NIC\nmaster={name}\nslave-type=bond"
                     ),
                 },
                 host,
