@@ -120,8 +120,6 @@ pub struct Teardown {
     pub system_connections: Vec<NetworkFile>,
     /// `/etc/hostname` afterwards.
     pub hostname: Option<String>,
-    /// Whether the rules made from `ifname=` are copied.
-    pub interface_names_kept: bool,
     /// Each decision and its reason, in order.
     pub reasons: Vec<String>,
 }
@@ -149,14 +147,7 @@ pub fn tear_down(
     } else if renamed {
         reasons.push("the interface names of `ifname=` are kept: 80-ifname.rules is copied".to_owned());
     }
-    Teardown {
-        propagation,
-        only_default,
-        system_connections,
-        hostname,
-        interface_names_kept: renamed && !forbidden,
-        reasons,
-    }
+    Teardown { propagation, only_default, system_connections, hostname, reasons }
 }
 
 fn decide_propagation(

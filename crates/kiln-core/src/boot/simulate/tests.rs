@@ -145,3 +145,14 @@ fn files_without_ending_are_loaded_from_etc_but_not_from_run() {
     assert_eq!(files(&prediction.initramfs), [("bond0", 0o600, false)]);
     assert_eq!(files(&prediction.real_root), [("bond0", 0o600, true)]);
 }
+
+#[test]
+fn names_given_with_ifname_are_kept_unless_persisting_is_switched_off() {
+    let kargs = "ip=net0:dhcp ifname=net0:52:54:00:00:00:01";
+    let kept = simulate(&boot(kargs, &[], &[]));
+    let expected = "the interface names of `ifname=` are kept: 80-ifname.rules is copied";
+    assert_eq!(kept.real_root.reasons.last().map(String::as_str), Some(expected));
+    let lost = simulate(&boot(&format!("{kargs} coreos.no_persist_ip"), &[], &[]));
+    let expected = "the interface names of `ifname=` are not kept, for the same reason";
+    assert_eq!(lost.real_root.reasons.last().map(String::as_str), Some(expected));
+}
