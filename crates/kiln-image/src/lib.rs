@@ -1,0 +1,17 @@
+//! The bytes of CoreOS images, read and edited without root, loop devices or an appliance.
+//!
+//! Everything is synchronous and reads through [`ReadAt`]. An edit is a value: the code that understands a format returns
+//! a [`Patch`] (bytes that differ) or [`Segment`]s (which ranges of the base to keep and which bytes to put between them)
+//! and writes nothing. A refusal therefore leaves the image untouched by construction.
+//!
+//! Not here: hosts, nmstate, the command line and HTTP. Callers bring finished files and kernel arguments.
+
+pub mod error;
+pub mod patch;
+pub mod read_at;
+pub mod segment;
+
+pub use error::ImageError;
+pub use patch::{Patch, Patched};
+pub use read_at::{ReadAt, Seekable, Window};
+pub use segment::Segment;
