@@ -11,7 +11,7 @@ use anyhow::Result;
 use crate::{execute, fuzz, generate, tidy};
 
 /// A program some test needs, and the Debian package it comes from.
-const ORACLES: [(&str, &str); 7] = [
+const ORACLES: [(&str, &str); 26] = [
     ("/usr/lib/NetworkManager/nm-initrd-generator", "network-manager"),
     ("/usr/sbin/NetworkManager", "network-manager"),
     ("/usr/bin/ignition-validate", "ignition"),
@@ -19,10 +19,36 @@ const ORACLES: [(&str, &str); 7] = [
     ("/usr/sbin/ip", "iproute2"),
     ("/usr/bin/unshare", "util-linux"),
     ("/usr/bin/g++", "g++"),
+    ("/usr/sbin/mke2fs", "e2fsprogs"),
+    ("/usr/sbin/debugfs", "e2fsprogs"),
+    ("/usr/sbin/sfdisk", "fdisk"),
+    ("/usr/bin/qemu-img", "qemu-utils"),
+    ("/usr/bin/qemu-storage-daemon", "qemu-utils"),
+    ("/usr/bin/gzip", "gzip"),
+    ("/usr/bin/pigz", "pigz"),
+    ("/usr/bin/igzip", "isal"),
+    ("/usr/bin/libdeflate-gzip", "libdeflate-tools"),
+    ("/usr/bin/busybox", "busybox"),
+    ("/usr/bin/xz", "xz-utils"),
+    ("/usr/bin/zstd", "zstd"),
+    ("/usr/bin/genisoimage", "genisoimage"),
+    ("/usr/bin/curl", "curl"),
+    ("/usr/bin/openssl", "openssl"),
+    // The three libraries coreos-installer is built with.
+    ("/usr/bin/pkg-config", "pkg-config"),
+    ("/usr/include/openssl/ssl.h", "libssl-dev"),
+    ("/usr/include/lzma.h", "liblzma-dev"),
+    ("/usr/include/zstd.h", "libzstd-dev"),
 ];
 
+/// The judge of live ISOs, which Debian does not have.
+const COREOS_INSTALLER: &str = "0.27.0";
+
 pub fn run(fuzz_seconds: u32) -> Result<()> {
-    let complete = install_oracles()?;
+    let complete = install_packages(&ORACLES)?;
+    if complete {
+        build_coreos_installer()?;
+    }
     execute(Command::new("cargo").args(["fmt", "--all", "--check"]))?;
     execute(Command::new("cargo").args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     tidy::run()?;
@@ -43,10 +69,28 @@ pub fn run(fuzz_seconds: u32) -> Result<()> {
     Ok(())
 }
 
+/// Builds the real coreos-installer once into the target folder.
+pub fn build_coreos_installer() -> Result<()> {
+    if !Path::new("target/oracles/bin/coreos-installer").exists() {
+        let mut install = Command::new("cargo");
+        install.args([
+            "install",
+            "coreos-installer",
+            "--version",
+            COREOS_INSTALLER,
+            "--locked",
+            "--root",
+            "target/oracles",
+        ]);
+        execute(&mut install)?;
+    }
+    Ok(())
+}
+
 /// Installs what is missing if that is possible here. True when nothing is missing afterwards.
-fn install_oracles() -> Result<bool> {
+pub fn install_packages(programs: &[(&str, &str)]) -> Result<bool> {
     let missing = || -> Vec<&str> {
-        ORACLES.iter().filter(|(path, _)| !Path::new(path).exists()).map(|(_, package)| *package).collect()
+        programs.iter().filter(|(path, _)| !Path::new(path).exists()).map(|(_, package)| *package).collect()
     };
     let mut packages = missing();
     packages.dedup();
@@ -55,7 +99,7 @@ fn install_oracles() -> Result<bool> {
     }
     let root = nix::unistd::Uid::effective().is_root();
     if !root || !Path::new("/usr/bin/apt-get").exists() {
-        println!("not root on a Debian machine: tests that need {} will be skipped", packages.join(", "));
+        println!("not root on a Debian machine: what needs {} will be skipped", packages.join(", "));
         return Ok(false);
     }
     let apt = |arguments: &[&str]| {

@@ -28,7 +28,7 @@ pub fn coreos_installer(test: &str) -> Option<PathBuf> {
     if target.is_file() {
         return Some(target);
     }
-    skip(test, "coreos-installer is not built (cargo xtask oracles)");
+    skip(test, "coreos-installer is not installed (cargo xtask test builds it)");
     None
 }
 
