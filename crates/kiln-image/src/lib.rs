@@ -6,7 +6,10 @@
 //!
 //! Not here: hosts, nmstate, the command line and HTTP. Callers bring finished files and kernel arguments.
 
+pub mod compression;
+pub mod cpio;
 pub mod error;
+pub mod initrd;
 pub mod patch;
 pub mod read_at;
 pub mod segment;
