@@ -32,6 +32,7 @@ complete -c kiln -n "__fish_kiln_needs_command" -f -a "explain" -d 'Tell the lon
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "net" -d 'Turn nmstate YAML into NetworkManager keyfiles and back, merge and compare'
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "boot" -d 'Predict the first boot of a stock CoreOS machine'
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "ignition" -d 'Validate, merge, convert and render Ignition configs'
+complete -c kiln -n "__fish_kiln_needs_command" -f -a "image" -d 'Put a machine\'s network, Ignition config and kernel arguments into CoreOS images'
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "completions" -d 'Print shell completions'
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kiln -n "__fish_kiln_using_subcommand check" -l format -d 'How findings are printed' -r -f -a "human\t'Like rustc'
@@ -134,16 +135,84 @@ complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subc
 complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from help" -f -a "pointer" -d 'Print a pointer config that makes a node fetch its real config'
 complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from help" -f -a "render" -d 'Render a pool\'s MachineConfigs as the machine-config-operator does'
 complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -f -a "inspect" -d 'Show what an image is and what has been put into it'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -f -a "customize" -d 'Write a copy of an image with a machine\'s network, Ignition config and kernel arguments'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -f -a "network" -d 'List, show, extract or remove the network files in an image'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -f -a "reset" -d 'Give an image back its original bytes'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -f -a "import" -d 'Take an image into a store, from which each further host costs kilobytes'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -f -a "compose" -d 'Compose one host\'s image from a base in the store'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -f -a "serve" -d 'Serve the images of a store over HTTP'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from inspect" -l format -d 'How it is printed' -r -f -a "human\t'For reading'
+json\t'One JSON document'
+yaml\t'One YAML document'"
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from inspect" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from inspect" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from customize" -s o -l output -d 'Where the result goes; a name ending in .gz is compressed; `-` is standard output' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from customize" -l network -d 'nmstate YAML or NMStateConfig, rendered to keyfiles for the first boot' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from customize" -l network-dir -d 'Folder of NetworkManager keyfiles for the first boot; written with mode 0600 whatever they have here' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from customize" -l ignition -d 'Ignition config of the first boot' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from customize" -l karg-append -d 'Kernel argument to add to every boot' -r
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from customize" -l karg-delete -d 'Kernel argument to take away from every boot' -r
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from customize" -l url -d 'Where OUT will be served from, for the clusterOSImage line' -r
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from customize" -l format -d 'How the result is described' -r -f -a "human\t'For reading'
+json\t'One JSON document'
+yaml\t'One YAML document'"
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from customize" -l force-persist-ip -d 'Keep the network of the first boot on the installed system even if Ignition brings its own'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from customize" -l force -d 'Replace an existing OUT (IN itself never needs it)'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from customize" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from customize" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from network" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from network" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from network" -a "list" -d 'Print the names'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from network" -a "show" -d 'Print the files; secrets are hidden'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from network" -a "extract" -d 'Write the files to a folder, mode 0600'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from network" -a "remove" -d 'Take the network files out of the image'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from network" -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from reset" -s o -l output -d 'Where the result goes instead of replacing the image' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from reset" -l force -d 'Replace an existing OUT'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from reset" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from reset" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from import" -l store -d 'Folder of the store' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from import" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from import" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l store -d 'Folder of the store' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l base -d 'Name of the base' -r
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l host -d 'Name of the host' -r
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l network -d 'nmstate YAML or NMStateConfig, rendered to keyfiles for the first boot' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l network-dir -d 'Folder of NetworkManager keyfiles for the first boot; written with mode 0600 whatever they have here' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l ignition -d 'Ignition config of the first boot' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l karg-append -d 'Kernel argument to add to every boot' -r
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l karg-delete -d 'Kernel argument to take away from every boot' -r
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -s o -l output -d 'Also write the whole image to a file' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l force-persist-ip -d 'Keep the network of the first boot on the installed system even if Ignition brings its own'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from serve" -l store -d 'Folder of the store' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from serve" -l listen -d 'Address and port to listen on' -r
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from serve" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from serve" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "inspect" -d 'Show what an image is and what has been put into it'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "customize" -d 'Write a copy of an image with a machine\'s network, Ignition config and kernel arguments'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "network" -d 'List, show, extract or remove the network files in an image'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "reset" -d 'Give an image back its original bytes'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "import" -d 'Take an image into a store, from which each further host costs kilobytes'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "compose" -d 'Compose one host\'s image from a base in the store'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "serve" -d 'Serve the images of a store over HTTP'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kiln -n "__fish_kiln_using_subcommand completions" -s h -l help -d 'Print help'
 complete -c kiln -n "__fish_kiln_using_subcommand completions" -s V -l version -d 'Print version'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition completions help" -f -a "check" -d 'Find every problem in folders of manifests, before anything boots'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition completions help" -f -a "plan" -d 'Show each host\'s network at every phase and the steps Kiln would take'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition completions help" -f -a "explain" -d 'Tell the long story of one diagnostic'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition completions help" -f -a "net" -d 'Turn nmstate YAML into NetworkManager keyfiles and back, merge and compare'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition completions help" -f -a "boot" -d 'Predict the first boot of a stock CoreOS machine'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition completions help" -f -a "ignition" -d 'Validate, merge, convert and render Ignition configs'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition completions help" -f -a "completions" -d 'Print shell completions'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image completions help" -f -a "check" -d 'Find every problem in folders of manifests, before anything boots'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image completions help" -f -a "plan" -d 'Show each host\'s network at every phase and the steps Kiln would take'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image completions help" -f -a "explain" -d 'Tell the long story of one diagnostic'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image completions help" -f -a "net" -d 'Turn nmstate YAML into NetworkManager keyfiles and back, merge and compare'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image completions help" -f -a "boot" -d 'Predict the first boot of a stock CoreOS machine'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image completions help" -f -a "ignition" -d 'Validate, merge, convert and render Ignition configs'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image completions help" -f -a "image" -d 'Put a machine\'s network, Ignition config and kernel arguments into CoreOS images'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image completions help" -f -a "completions" -d 'Print shell completions'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from net" -f -a "render" -d 'Render nmstate YAML, NMStateConfigs or policies to keyfiles'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from net" -f -a "merge" -d 'Merge two folders of keyfiles by meaning; the overlay wins where both speak'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from net" -f -a "diff" -d 'Compare two folders of keyfiles by meaning'
@@ -154,3 +223,10 @@ complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcomma
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from ignition" -f -a "convert" -d 'Convert between spec versions and list what is lost'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from ignition" -f -a "pointer" -d 'Print a pointer config that makes a node fetch its real config'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from ignition" -f -a "render" -d 'Render a pool\'s MachineConfigs as the machine-config-operator does'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from image" -f -a "inspect" -d 'Show what an image is and what has been put into it'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from image" -f -a "customize" -d 'Write a copy of an image with a machine\'s network, Ignition config and kernel arguments'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from image" -f -a "network" -d 'List, show, extract or remove the network files in an image'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from image" -f -a "reset" -d 'Give an image back its original bytes'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from image" -f -a "import" -d 'Take an image into a store, from which each further host costs kilobytes'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from image" -f -a "compose" -d 'Compose one host\'s image from a base in the store'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from image" -f -a "serve" -d 'Serve the images of a store over HTTP'

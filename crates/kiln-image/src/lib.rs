@@ -8,12 +8,14 @@
 
 pub mod compression;
 pub mod cpio;
+pub mod customization;
 pub mod error;
 pub mod initrd;
 pub mod patch;
 pub mod read_at;
 pub mod segment;
 
+pub use customization::{Customization, NamedFile};
 pub use error::ImageError;
 pub use patch::{Patch, Patched};
 pub use read_at::{ReadAt, Seekable, Window};

@@ -12,6 +12,7 @@ mod check;
 mod completions;
 mod explain;
 mod ignition;
+mod image;
 pub mod load;
 mod net;
 pub mod output;
@@ -45,6 +46,9 @@ enum Command {
     /// Validate, merge, convert and render Ignition configs
     #[command(subcommand)]
     Ignition(ignition::IgnitionCommand),
+    /// Put a machine's network, Ignition config and kernel arguments into CoreOS images
+    #[command(subcommand)]
+    Image(image::ImageCommand),
     /// Print shell completions
     Completions(completions::CompletionsArgs),
 }
@@ -78,6 +82,7 @@ pub fn main() -> ExitCode {
         Command::Net(command) => net::run(&command),
         Command::Boot(command) => boot::run(&command),
         Command::Ignition(command) => ignition::run(&command),
+        Command::Image(command) => image::run(&command),
         Command::Completions(args) => completions::run(&args),
     };
     match outcome {

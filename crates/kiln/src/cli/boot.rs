@@ -16,7 +16,7 @@ use super::{Outcome, PrintFormat, report};
 use read::{read_folder, read_real_root};
 
 mod print;
-mod read;
+pub(super) mod read;
 
 /// The verbs of `kiln boot`.
 #[derive(Debug, Subcommand)]

@@ -8,9 +8,9 @@ use super::{Outcome, output::Failure};
 
 mod capture;
 mod diff;
-mod keyfile_dir;
+pub(super) mod keyfile_dir;
 mod merge;
-mod render;
+pub(super) mod render;
 
 /// The verbs of `kiln net`.
 #[derive(Debug, Subcommand)]

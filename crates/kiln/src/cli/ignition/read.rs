@@ -19,9 +19,18 @@ pub fn read_config(
     sources: &mut SourceMap,
     findings: &mut Vec<Diagnostic>,
 ) -> Result<Option<Config>, Failure> {
+    parse_config(path, &read_bytes(path)?, sources, findings)
+}
+
+/// The config in bytes that were read from a path.
+pub fn parse_config(
+    path: &Path,
+    packed: &[u8],
+    sources: &mut SourceMap,
+    findings: &mut Vec<Diagnostic>,
+) -> Result<Option<Config>, Failure> {
     let name = if path.as_os_str() == "-" { "<stdin>".to_owned() } else { path.display().to_string() };
-    let packed = read_bytes(path)?;
-    let bytes = unpack_gzip(&packed).with_context(|| format!("cannot read `{name}`")).map_err(Failure::Refused)?;
+    let bytes = unpack_gzip(packed).with_context(|| format!("cannot read `{name}`")).map_err(Failure::Refused)?;
     if bytes.contains(&0) {
         return Err(Failure::refused(anyhow::anyhow!("`{name}` is not text (UTF-8), so it is no Ignition config")));
     }

@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use kiln_core::diagnostic::{Code, Diagnostic, Severity};
@@ -22,19 +22,24 @@ const WHOLE_MACHINE: [Code; 2] = [Code(0223), Code(0224)];
 
 /// Reads, renders, reports, writes.
 pub fn run(args: &super::RenderArgs) -> Result<Outcome, Failure> {
+    let Some(files) = render_files(&args.files)? else {
+        output::complain(&format!("nothing was written to {}\n", args.out.display()));
+        return Ok(Outcome::Refused);
+    };
+    let paths = write_keyfiles(&args.out, &files)?;
+    output::print(&paths.iter().map(|path| format!("wrote {}\n", path.display())).collect::<String>())?;
+    Ok(Outcome::Done)
+}
+
+/// Reads and renders the documents of one machine and prints what was found. None when anything is refused.
+pub fn render_files(paths: &[PathBuf]) -> Result<Option<Vec<ConnectionFile>>, Failure> {
     let mut sources = SourceMap::default();
     let mut job = Job::default();
-    for path in &args.files {
+    for path in paths {
         read(path, &mut sources, &mut job)?;
     }
     report::print(&sources, &job.findings, ReportFormat::Human)?;
-    if report::count(&job.findings, Severity::Error) > 0 {
-        output::complain(&format!("nothing was written to {}\n", args.out.display()));
-        return Ok(Outcome::Refused);
-    }
-    let paths = write_keyfiles(&args.out, &job.files)?;
-    output::print(&paths.iter().map(|path| format!("wrote {}\n", path.display())).collect::<String>())?;
-    Ok(Outcome::Done)
+    Ok((report::count(&job.findings, Severity::Error) == 0).then_some(job.files))
 }
 
 #[derive(Default)]
