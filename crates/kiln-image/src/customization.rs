@@ -173,8 +173,11 @@ mod tests {
         for (customization, expected) in refusals {
             assert_eq!(customization.check().unwrap_err().to_string(), expected);
         }
-        let fine =
-            Customization { append_kargs: vec!["dyndbg=\"file a +p\"".to_owned()], network: vec![named("a")], ..Default::default() };
+        let fine = Customization {
+            append_kargs: vec!["dyndbg=\"file a +p\"".to_owned()],
+            network: vec![named("a")],
+            ..Default::default()
+        };
         fine.check().unwrap();
         assert!(!format!("{fine:?}").contains("hunter2"));
     }

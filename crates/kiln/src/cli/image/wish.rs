@@ -46,10 +46,7 @@ pub fn read(args: &WishArgs) -> Result<Option<Customization>, Failure> {
 fn read_network(path: &Path) -> Result<Option<Vec<NamedFile>>, Failure> {
     let files = render_files(&[path.to_owned()])?;
     Ok(files.map(|files| {
-        files
-            .into_iter()
-            .map(|file| NamedFile { bytes: file.keyfile.render().into_bytes(), name: file.name })
-            .collect()
+        files.into_iter().map(|file| NamedFile { bytes: file.keyfile.render().into_bytes(), name: file.name }).collect()
     }))
 }
 
