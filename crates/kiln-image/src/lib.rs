@@ -10,8 +10,10 @@ pub mod compression;
 pub mod cpio;
 pub mod customization;
 pub mod error;
+pub mod gpt;
 pub mod initrd;
 pub mod patch;
+pub mod qcow2;
 pub mod read_at;
 pub mod segment;
 
