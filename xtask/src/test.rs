@@ -11,7 +11,7 @@ use anyhow::Result;
 use crate::{execute, fuzz, generate, tidy};
 
 /// A program some test needs, and the Debian package it comes from.
-const ORACLES: [(&str, &str); 26] = [
+const ORACLES: [(&str, &str); 27] = [
     ("/usr/lib/NetworkManager/nm-initrd-generator", "network-manager"),
     ("/usr/sbin/NetworkManager", "network-manager"),
     ("/usr/bin/ignition-validate", "ignition"),
@@ -23,6 +23,7 @@ const ORACLES: [(&str, &str); 26] = [
     ("/usr/sbin/debugfs", "e2fsprogs"),
     ("/usr/sbin/sfdisk", "fdisk"),
     ("/usr/bin/qemu-img", "qemu-utils"),
+    ("/usr/bin/qemu-io", "qemu-utils"),
     ("/usr/bin/qemu-storage-daemon", "qemu-utils"),
     ("/usr/bin/gzip", "gzip"),
     ("/usr/bin/pigz", "pigz"),
