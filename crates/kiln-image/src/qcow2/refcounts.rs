@@ -57,7 +57,14 @@ impl Refcounts {
     }
 
     /// Appends the block that counts from a cluster on, with some counts changed and some clusters in use once.
-    pub fn write_block(&self, block: &mut [u8], order: u32, changed: &BTreeMap<u64, u64>, first: u64, tail: Range<u64>) {
+    pub fn write_block(
+        &self,
+        block: &mut [u8],
+        order: u32,
+        changed: &BTreeMap<u64, u64>,
+        first: u64,
+        tail: Range<u64>,
+    ) {
         let end = first + ((block.len() as u64 * 8) >> order);
         let mut start = first;
         for &(run_end, count) in &self.runs[self.runs.partition_point(|&(end, _)| end <= first)..] {

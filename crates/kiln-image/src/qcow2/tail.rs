@@ -56,7 +56,11 @@ impl TailBase {
         let header = Header::parse(&bytes, disk.len())?;
         header.check_editable(&bytes)?;
         if header.extension(EXTENSION_UNDO).is_some() {
-            return Err(ImageError::refused(PART, "Kiln edited the image before", "reset it first: `kiln image reset`"));
+            return Err(ImageError::refused(
+                PART,
+                "Kiln edited the image before",
+                "reset it first: `kiln image reset`",
+            ));
         }
         let l1 = disk.read_vec(header.l1_offset, header.l1_size as usize * 8).map_err(ImageError::read("L1 table"))?;
         let mut refcount_table = entries(&read_refcount_table(disk, &header)?);
@@ -95,7 +99,14 @@ impl TailBase {
         }
         let layout = self.layout(&header)?;
         let guest = Qcow2::with_l1(base, header, self.l1.clone());
-        let mut plan = Plan { base: self, layout, changed: BTreeMap::new(), l2: BTreeMap::new(), data: Vec::new(), places: Vec::new() };
+        let mut plan = Plan {
+            base: self,
+            layout,
+            changed: BTreeMap::new(),
+            l2: BTreeMap::new(),
+            data: Vec::new(),
+            places: Vec::new(),
+        };
         plan.take_clusters(&guest, patch)?;
         plan.release_tables(&guest.header)?;
         let blocks = plan.choose_blocks(&guest.header)?;
@@ -213,7 +224,10 @@ impl Plan<'_> {
             if table.is_some() {
                 self.release((self.base.l1[index as usize] & OFFSET_MASK) / size)?;
             }
-            self.l2.insert(index, table.map_or_else(|| vec![0; guest.header.l2_entries() as usize], |table| table.to_vec()));
+            self.l2.insert(
+                index,
+                table.map_or_else(|| vec![0; guest.header.l2_entries() as usize], |table| table.to_vec()),
+            );
         }
         Ok(())
     }
