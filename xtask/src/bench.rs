@@ -6,8 +6,12 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use crate::measure::{Figures, measure};
+use crate::measure::{Cores, Figures, measure};
 use crate::{execute, fleet};
+
+mod coreos_image;
+mod image;
+mod serving;
 
 #[derive(clap::Subcommand)]
 pub enum Bench {
@@ -17,6 +21,15 @@ pub enum Bench {
         #[arg(long, default_value_t = 1000)]
         hosts: u32,
     },
+    /// Images customised, stored and served, beside pigz, coreos-installer and nginx
+    Image {
+        /// Hosts composed from one base
+        #[arg(long, default_value_t = 1000)]
+        hosts: u32,
+        /// Only make the images that are measured
+        #[arg(long)]
+        only_make: bool,
+    },
 }
 
 const PEER_VERSION: &str = "2.2.62";
@@ -24,10 +37,14 @@ const KILN: &str = "target/release/kiln";
 const BENCH: &str = "target/bench";
 
 pub fn run(bench: &Bench) -> Result<()> {
-    let Bench::Check { hosts } = bench;
-    execute(Command::new("cargo").args(["build", "--release", "--package", "kiln"]))?;
-    let peer = install_peer()?;
-    check(*hosts, &peer)
+    match bench {
+        Bench::Check { hosts } => {
+            execute(Command::new("cargo").args(["build", "--release", "--package", "kiln"]))?;
+            let peer = install_peer()?;
+            check(*hosts, &peer)
+        }
+        Bench::Image { hosts, only_make } => image::run(*hosts, *only_make),
+    }
 }
 
 /// The peer from its own crate, built once into the target folder.
@@ -62,13 +79,13 @@ fn check(hosts: u32, peer: &Path) -> Result<()> {
     let one = one.to_string_lossy();
     let peer = peer.to_string_lossy();
     let calls = hosts.min(1000);
-    let peer_calls = measure(calls, &[&peer, "gc", &one])?;
+    let peer_calls = measure(Cores::One, calls, &[&peer, "gc", &one])?;
     row(calls, "nmstatectl gc, one call per host", peer_calls);
     // A new folder each time: replacing files would measure the disk's journal instead.
     let rendered = format!("{BENCH}/rendered");
     let _ = fs::remove_dir_all(&rendered);
     let rendered = format!("{rendered}/{{n}}");
-    let kiln_calls = measure(calls, &[KILN, "net", "render", &one, "--out", &rendered])?;
+    let kiln_calls = measure(Cores::One, calls, &[KILN, "net", "render", &one, "--out", &rendered])?;
     row(calls, "kiln net render, one call per host", kiln_calls);
     if let Some((checked, planned)) = whole_fleet {
         let peer_fleet = peer_calls.wall_seconds * f64::from(hosts) / f64::from(calls);
@@ -82,9 +99,9 @@ fn check(hosts: u32, peer: &Path) -> Result<()> {
 
 /// The best of three runs: the others only show what else the machine did.
 fn best(command: &[&str]) -> Result<Figures> {
-    let mut best = measure(1, command)?;
+    let mut best = measure(Cores::One, 1, command)?;
     for _ in 0..2 {
-        let next = measure(1, command)?;
+        let next = measure(Cores::One, 1, command)?;
         if next.wall_seconds < best.wall_seconds {
             best = next;
         }
@@ -93,7 +110,7 @@ fn best(command: &[&str]) -> Result<Figures> {
 }
 
 fn row(hosts: u32, what: &str, figures: Figures) {
-    let Figures { wall_seconds, cpu_seconds, peak_megabytes } = figures;
+    let Figures { wall_seconds, cpu_seconds, peak_megabytes, written_megabytes: _ } = figures;
     let per_host = cpu_seconds * 1e6 / f64::from(hosts);
     println!("| {hosts} | {what} | {wall_seconds:.3} | {cpu_seconds:.3} | {peak_megabytes:.0} | {per_host:.0} |");
 }

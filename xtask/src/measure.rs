@@ -1,4 +1,4 @@
-//! Runs one program and prints wall time, CPU time and peak memory.
+//! Runs one program and prints wall time, CPU time, peak memory and bytes written.
 //!
 //! A process of its own, because the kernel keeps the peak memory of all children together: one child, one figure.
 
@@ -38,7 +38,10 @@ pub fn run(args: &Args) -> Result<()> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     let cpu = seconds(usage.user_time()) + seconds(usage.system_time());
-    println!("{}", json!({"wall_seconds": wall, "cpu_seconds": cpu, "peak_kilobytes": usage.max_rss()}));
+    println!(
+        "{}",
+        json!({"wall_seconds": wall, "cpu_seconds": cpu, "peak_kilobytes": usage.max_rss(), "written_blocks": usage.block_writes()})
+    );
     Ok(())
 }
 
@@ -48,13 +51,25 @@ pub struct Figures {
     pub wall_seconds: f64,
     pub cpu_seconds: f64,
     pub peak_megabytes: f64,
+    pub written_megabytes: f64,
 }
 
-/// Measures a command in a fresh process pinned to one core.
-pub fn measure(times: u32, command: &[&str]) -> Result<Figures> {
+/// How many cores the measured program may use.
+#[derive(Clone, Copy)]
+pub enum Cores {
+    One,
+    All,
+}
+
+/// Measures a command in a fresh process.
+pub fn measure(cores: Cores, times: u32, command: &[&str]) -> Result<Figures> {
     let myself = std::env::current_exe()?;
+    let cores = match cores {
+        Cores::One => "0".to_owned(),
+        Cores::All => format!("0-{}", std::thread::available_parallelism()?.get() - 1),
+    };
     let output = Command::new("taskset")
-        .args(["-c", "0"])
+        .args(["-c", &cores])
         .arg(myself)
         .args(["measure", "--accept", "1", "--times", &times.to_string(), "--"])
         .args(command)
@@ -68,5 +83,7 @@ pub fn measure(times: u32, command: &[&str]) -> Result<Figures> {
         wall_seconds: number("wall_seconds")?,
         cpu_seconds: number("cpu_seconds")?,
         peak_megabytes: number("peak_kilobytes")? / 1024.0,
+        // The kernel counts dirtied pages in units of 512 bytes.
+        written_megabytes: number("written_blocks")? * 512.0 / 1e6,
     })
 }

@@ -1,13 +1,13 @@
 //! A whole disk as coreos-assembler lays it out: BIOS-BOOT, EFI-SYSTEM, boot (ext4), root.
 //!
 //! The sizes are small unless asked for. CoreOS's own boot partition has 384 MiB, for which mke2fs chooses 1 KiB blocks;
-//! the smaller ones here get 1 KiB as well. The root partition holds no file system but filling: nobody here reads it.
+//! the smaller ones here get 1 KiB as well. The root partition holds filling unless a file system is given: nobody reads it.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::boot::{Boot, write_tree};
@@ -25,8 +25,10 @@ pub struct Disk {
     pub efi_mebibytes: u64,
     /// 384 on CoreOS.
     pub boot_mebibytes: u64,
-    /// Filled to the last byte.
+    /// Filled to the last byte, unless [`Disk::root`] says with what.
     pub root_mebibytes: u64,
+    /// A file system for the root partition, copied sparsely.
+    pub root: Option<PathBuf>,
     /// The disk is made this large after the table was written, as cloud images are: the second table stays behind.
     pub grown_to_mebibytes: Option<u64>,
     /// What is on the boot partition.
@@ -44,6 +46,7 @@ impl Default for Disk {
             efi_mebibytes: 1,
             boot_mebibytes: 32,
             root_mebibytes: 8,
+            root: None,
             grown_to_mebibytes: None,
             boot: Boot::default(),
             mke2fs: Vec::new(),
@@ -108,8 +111,12 @@ impl Disk {
         let boot = folder.join("boot");
         self.write_boot(&boot);
         copy_sparsely(&boot, &disk, layout.boot.start).unwrap();
-        for (number, start) in layout.root.clone().step_by(MEBIBYTE as usize).enumerate() {
-            disk.write_all_at(&filling(number as u64, MEBIBYTE as usize), start).unwrap();
+        if let Some(root) = &self.root {
+            copy_sparsely(root, &disk, layout.root.start).unwrap();
+        } else {
+            for (number, start) in layout.root.clone().step_by(MEBIBYTE as usize).enumerate() {
+                disk.write_all_at(&filling(number as u64, MEBIBYTE as usize), start).unwrap();
+            }
         }
         if let Some(mebibytes) = self.grown_to_mebibytes {
             disk.set_len(mebibytes * MEBIBYTE).unwrap();
