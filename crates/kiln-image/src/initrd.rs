@@ -71,7 +71,7 @@ pub fn walk<R: Read>(
             if !first.starts_with(b"0707") {
                 return Err(ImageError::damaged(part(), "this is neither a cpio archive nor a known compression"));
             }
-            if start % 4 != 0 {
+            if !start.is_multiple_of(4) {
                 let problem = "a plain cpio archive must begin at a multiple of 4, or the kernel does not see it";
                 return Err(ImageError::damaged(part(), problem));
             }

@@ -12,6 +12,7 @@ pub mod customization;
 pub mod error;
 pub mod gpt;
 pub mod initrd;
+pub mod iso9660;
 pub mod patch;
 pub mod qcow2;
 pub mod read_at;
