@@ -13,6 +13,8 @@ pub mod error;
 pub mod gpt;
 pub mod initrd;
 pub mod iso9660;
+pub mod kargs_line;
+pub mod live_iso;
 pub mod patch;
 pub mod qcow2;
 pub mod read_at;
