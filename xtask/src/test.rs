@@ -11,7 +11,7 @@ use anyhow::Result;
 use crate::{execute, fuzz, generate, tidy};
 
 /// A program some test needs, and the Debian package it comes from.
-const ORACLES: [(&str, &str); 27] = [
+const ORACLES: [(&str, &str); 28] = [
     ("/usr/lib/NetworkManager/nm-initrd-generator", "network-manager"),
     ("/usr/sbin/NetworkManager", "network-manager"),
     ("/usr/bin/ignition-validate", "ignition"),
@@ -33,6 +33,7 @@ const ORACLES: [(&str, &str); 27] = [
     ("/usr/bin/xz", "xz-utils"),
     ("/usr/bin/zstd", "zstd"),
     ("/usr/bin/genisoimage", "genisoimage"),
+    ("/usr/bin/xorriso", "xorriso"),
     ("/usr/bin/curl", "curl"),
     ("/usr/bin/openssl", "openssl"),
     // The three libraries coreos-installer is built with.

@@ -1,5 +1,7 @@
 //! Live ISOs and PXE initrds, judged by the real coreos-installer and by xorriso.
 
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
