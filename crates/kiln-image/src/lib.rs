@@ -10,6 +10,7 @@ pub mod compression;
 pub mod cpio;
 pub mod customization;
 pub mod error;
+pub mod ext4;
 pub mod gpt;
 pub mod initrd;
 pub mod iso9660;
