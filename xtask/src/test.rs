@@ -21,6 +21,7 @@ const ORACLES: [(&str, &str); 28] = [
     ("/usr/bin/g++", "g++"),
     ("/usr/sbin/mke2fs", "e2fsprogs"),
     ("/usr/sbin/debugfs", "e2fsprogs"),
+    ("/usr/sbin/e2fsck", "e2fsprogs"),
     ("/usr/sbin/sfdisk", "fdisk"),
     ("/usr/bin/qemu-img", "qemu-utils"),
     ("/usr/bin/qemu-io", "qemu-utils"),

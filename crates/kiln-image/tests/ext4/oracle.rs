@@ -1,6 +1,6 @@
 //! The programs that judge, and images to judge.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,41 +8,29 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use kiln_image::Patch;
 use kiln_image::read_at::ImageFile;
+use kiln_testimage::{TempDir, require_all, run};
 
-/// Whether e2fsprogs is there. Says so where it is not, and fails where it must be.
+/// Whether e2fsprogs is there.
 pub fn have_e2fsprogs(test: &str) -> bool {
-    let found = ["mke2fs", "e2fsck", "debugfs"].iter().all(|program| Path::new("/usr/sbin").join(program).exists());
-    if !found {
-        assert!(std::env::var_os("KILN_REQUIRE_ORACLES").is_none(), "{test}: e2fsck is not installed");
-        println!("skipped: {test}: e2fsck is not installed (apt-get install e2fsprogs)");
-    }
-    found
+    require_all(test, &[("mke2fs", "e2fsprogs"), ("e2fsck", "e2fsprogs"), ("debugfs", "e2fsprogs")])
 }
 
-/// A folder that goes away with the test.
+/// A folder with images that goes away with the test.
 pub struct Scratch {
-    pub folder: PathBuf,
+    pub folder: TempDir,
     images: AtomicU32,
 }
 
 impl Scratch {
     pub fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("kiln-ext4-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).unwrap();
-        Scratch { folder, images: AtomicU32::new(0) }
-    }
-
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        Scratch { folder: TempDir::new("ext4"), images: AtomicU32::new(0) }
     }
 
     /// A new filesystem with always the same bytes, filled from a folder if there is one.
     pub fn mke2fs(&self, length: u64, options: &[&str], from: Option<&Path>) -> PathBuf {
-        let image = self.path(&format!("image-{}", self.images.fetch_add(1, Ordering::Relaxed)));
+        let image = self.folder.join(&format!("image-{}", self.images.fetch_add(1, Ordering::Relaxed)));
         File::create(&image).unwrap().set_len(length).unwrap();
-        let mut command = Command::new("/usr/sbin/mke2fs");
+        let mut command = Command::new("mke2fs");
         command.args(["-q", "-F", "-t", "ext4", "-U", "96d15588-3596-4b3c-adca-a2ff7279ea63"]);
         command.args(["-E", "hash_seed=96d15588-3596-4b3c-adca-a2ff7279ea63"]).args(options);
         if let Some(folder) = from {
@@ -63,18 +51,6 @@ impl Scratch {
             file.write_all(bytes).unwrap();
         }
     }
-
-    pub fn copy(&self, image: &Path, name: &str) -> PathBuf {
-        let copy = self.path(name);
-        run(Command::new("cp").arg("--sparse=always").arg(image).arg(&copy));
-        copy
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
-    }
 }
 
 /// Fails with what e2fsck says where it finds anything at all.
@@ -89,9 +65,4 @@ pub fn debugfs(image: &Path, request: &str) -> Vec<u8> {
     let output = Command::new("/usr/sbin/debugfs").args(["-R", request]).arg(image).output().unwrap();
     assert!(output.status.success(), "debugfs: {}", String::from_utf8_lossy(&output.stderr));
     output.stdout
-}
-
-pub fn run(command: &mut Command) {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
