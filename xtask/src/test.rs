@@ -11,7 +11,7 @@ use anyhow::Result;
 use crate::{execute, fuzz, generate, tidy};
 
 /// A program some test needs, and the Debian package it comes from.
-const ORACLES: [(&str, &str); 28] = [
+const ORACLES: [(&str, &str); 29] = [
     ("/usr/lib/NetworkManager/nm-initrd-generator", "network-manager"),
     ("/usr/sbin/NetworkManager", "network-manager"),
     ("/usr/bin/ignition-validate", "ignition"),
