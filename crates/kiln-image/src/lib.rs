@@ -20,6 +20,7 @@ pub mod patch;
 pub mod qcow2;
 pub mod read_at;
 pub mod segment;
+pub mod store;
 
 pub use customization::{Customization, NamedFile};
 pub use error::ImageError;
