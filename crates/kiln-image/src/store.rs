@@ -20,12 +20,17 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+mod composition;
+mod import;
 mod key;
 mod name;
 mod record;
+mod staging;
 mod stored_image;
 mod write;
 
+pub use composition::Composition;
+pub use import::Placement;
 pub use key::UrlKey;
 pub use name::{BaseName, HostName};
 pub use record::{BaseKind, BaseRecord, FileRecord, ImageRecord, Piece, PieceOf};
@@ -128,11 +133,8 @@ impl Store {
 
     /// Forgets a base. Refused while a host's image is made of it. True when there was something to forget.
     pub fn forget_base(&self, base: &BaseName) -> Result<bool, ImageError> {
-        let users: Vec<String> = self
-            .image_names()?
-            .into_iter()
-            .filter_map(|(host, of)| (of == *base).then(|| host.to_string()))
-            .collect();
+        let users: Vec<String> =
+            self.image_names()?.into_iter().filter_map(|(host, of)| (of == *base).then(|| host.to_string())).collect();
         if let Some(first) = users.first() {
             return Err(ImageError::refused(
                 format!("base `{base}` of the store"),

@@ -21,6 +21,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 pub mod answer;
 pub mod connection;
+mod date;
 pub mod range;
 pub mod request;
 pub mod route;
@@ -67,6 +68,7 @@ pub struct Service {
 pub struct Server {
     listener: TcpListener,
     service: Arc<Service>,
+    running: Arc<Running>,
 }
 
 impl Server {
@@ -75,7 +77,7 @@ impl Server {
         let listener = TcpListener::bind(address)?;
         // A peer can vanish between poll and accept; accept must not wait for the next one then.
         listener.set_nonblocking(true)?;
-        Ok(Server { listener, service: Arc::new(service) })
+        Ok(Server { listener, service: Arc::new(service), running: Arc::default() })
     }
 
     /// Where it listens.
@@ -83,12 +85,11 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop` becomes readable, then lets answers under way finish for a while.
+    /// Accepts connections until `stop` becomes readable.
     pub fn run(&self, stop: impl AsFd) {
-        let shared = Arc::new(Running::default());
-        while !self.wait(stop.as_fd(), &shared) {
+        while !self.wait(stop.as_fd()) {
             match self.listener.accept() {
-                Ok((stream, peer)) => self.start(stream, peer, &shared),
+                Ok((stream, peer)) => self.start(stream, peer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
                     // Out of descriptors or memory: what is being served frees some.
@@ -97,18 +98,21 @@ impl Server {
                 }
             }
         }
-        shared.ending.store(true, Ordering::Relaxed);
+        self.running.ending.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets answers under way finish, for as long as [`Limits::grace`] says.
+    pub fn finish(&self) {
         let end = Instant::now() + self.service.limits.grace;
-        while shared.active.load(Ordering::Acquire) > 0 && Instant::now() < end {
+        while self.running.active.load(Ordering::Acquire) > 0 && Instant::now() < end {
             thread::sleep(Duration::from_millis(20));
         }
     }
 
     /// Waits for a peer, as long as there is a thread for it. True when it is time to stop.
-    fn wait(&self, stop: BorrowedFd<'_>, shared: &Running) -> bool {
-        let full = shared.active.load(Ordering::Acquire) >= self.service.limits.connections;
-        let mut watched =
-            [PollFd::new(stop, PollFlags::POLLIN), PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
+    fn wait(&self, stop: BorrowedFd<'_>) -> bool {
+        let full = self.running.active.load(Ordering::Acquire) >= self.service.limits.connections;
+        let mut watched = [PollFd::new(stop, PollFlags::POLLIN), PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
         let (watched, timeout) = if full { (&mut watched[..1], 20u16) } else { (&mut watched[..], 1000) };
         match poll(watched, PollTimeout::from(timeout)) {
             Ok(_) => watched[0].any().unwrap_or(false),
@@ -116,10 +120,10 @@ impl Server {
         }
     }
 
-    fn start(&self, stream: TcpStream, peer: SocketAddr, shared: &Arc<Running>) {
-        let guard = Running::enter(shared);
+    fn start(&self, stream: TcpStream, peer: SocketAddr) {
+        let guard = Running::enter(&self.running);
         let service = Arc::clone(&self.service);
-        let crowded = shared.active.load(Ordering::Relaxed) > self.service.limits.connections / 4 * 3;
+        let crowded = self.running.active.load(Ordering::Relaxed) > self.service.limits.connections / 4 * 3;
         let spawned = thread::Builder::new().name("connection".into()).stack_size(256 * 1024).spawn(move || {
             connection::serve_connection(stream, peer, &service, &guard.0.ending, crowded);
         });

@@ -110,13 +110,14 @@ pub struct Piece(pub PieceOf, pub u64, pub u64);
 /// The file a piece lies in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[repr(u8)]
 pub enum PieceOf {
     /// The imported file.
-    Base,
+    Base = 0,
     /// What all hosts of the base share.
-    Shared,
+    Shared = 1,
     /// The host's own bytes.
-    Own,
+    Own = 2,
 }
 
 impl Piece {
@@ -128,13 +129,7 @@ impl Piece {
 
 impl BaseRecord {
     /// A record of today's format.
-    pub fn new(
-        kind: BaseKind,
-        file: FileRecord,
-        sha256: [u8; 32],
-        identity: [u8; 32],
-        source: String,
-    ) -> Self {
+    pub fn new(kind: BaseKind, file: FileRecord, sha256: [u8; 32], identity: [u8; 32], source: String) -> Self {
         BaseRecord { format: FORMAT, kind, file, sha256: hex(&sha256), identity: hex(&identity), source }
     }
 }
@@ -149,7 +144,15 @@ impl ImageRecord {
         confidential: bool,
     ) -> Self {
         let size = pieces.iter().map(|piece| piece.2 - piece.1).sum();
-        ImageRecord { format: FORMAT, base_identity, size, sha256: sha256.map(|sum| hex(&sum)), etag, confidential, pieces }
+        ImageRecord {
+            format: FORMAT,
+            base_identity,
+            size,
+            sha256: sha256.map(|sum| hex(&sum)),
+            etag,
+            confidential,
+            pieces,
+        }
     }
 }
 

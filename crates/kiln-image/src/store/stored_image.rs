@@ -124,7 +124,8 @@ impl StoredImage {
 
     /// Where the bytes of a range of the image lie, in order. A range beyond the end is cut off.
     pub fn file_ranges(&self, range: Range<u64>) -> impl Iterator<Item = FileRange<'_>> {
-        let first = self.places.partition_point(|place| place.at + (place.range.end - place.range.start) <= range.start);
+        let first =
+            self.places.partition_point(|place| place.at + (place.range.end - place.range.start) <= range.start);
         self.places[first..].iter().take_while(move |place| place.at < range.end).filter_map(move |place| {
             let from = range.start.max(place.at) - place.at;
             let to = (range.end - place.at).min(place.range.end - place.range.start);

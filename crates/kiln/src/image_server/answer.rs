@@ -260,7 +260,10 @@ mod tests {
             (Conditions { if_none_match: Some("*"), ..none }, "304 - "),
             (Conditions { if_none_match: Some("\"x\""), ..none }, "200 - 0..1000"),
             (Conditions { if_none_match: Some("abc"), ..none }, "200 - 0..1000"),
-            (Conditions { if_match: Some("\"x\", \"abc\""), range: Some("bytes=-1"), ..none }, "206 bytes 999-999/1000 999..1000"),
+            (
+                Conditions { if_match: Some("\"x\", \"abc\""), range: Some("bytes=-1"), ..none },
+                "206 bytes 999-999/1000 999..1000",
+            ),
             (Conditions { if_match: Some("*"), ..none }, "200 - 0..1000"),
             (Conditions { if_match: Some("W/\"abc\""), ..none }, "412 - "),
             (Conditions { if_match: Some("\"x\""), if_none_match: Some("\"abc\""), ..none }, "412 - "),
@@ -272,10 +275,8 @@ mod tests {
 
     #[test]
     fn several_ranges_are_one_multipart_body() {
-        let answer = decide_answer(
-            &Conditions { range: Some("bytes=0-1,500-501"), ..Conditions::default() },
-            &representation(),
-        );
+        let answer =
+            decide_answer(&Conditions { range: Some("bytes=0-1,500-501"), ..Conditions::default() }, &representation());
         let mut body = String::new();
         for part in &answer.body {
             match part {
@@ -298,10 +299,7 @@ mod tests {
         file.confidential = true;
         let headers = decide_answer(&Conditions::default(), &file).headers;
         assert!(headers.contains(&("Cache-Control", "private, no-store".into())));
-        assert!(headers.contains(&(
-            "Repr-Digest",
-            "sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:".into()
-        )));
+        assert!(headers.contains(&("Repr-Digest", "sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:".into())));
         file.sha256 = None;
         assert!(!decide_answer(&Conditions::default(), &file).headers.iter().any(|(name, _)| *name == "Repr-Digest"));
     }

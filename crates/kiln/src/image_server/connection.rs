@@ -10,6 +10,7 @@ use kiln_image::store::StoredImage;
 
 use super::Service;
 use super::answer::{Answer, BodyPart, decide_answer};
+use super::date::http_date;
 use super::request::{LONGEST_HEAD, Parsed, Request, parse_request};
 use super::route::{Route, check_signature, parse_route, representation};
 use super::wire::{Follows, Wire};
@@ -133,13 +134,16 @@ fn answer_request(request: &Request, service: &Service) -> (Answer, Option<Store
         }
     };
     if image.confidential {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let (expires, signature) = (request.parameter("expires"), request.parameter("signature"));
-        if let Err(reason) = check_signature(&service.key, &request.path, expires, signature, now) {
+        if let Err(reason) = check_signature(&service.key, &request.path, expires, signature, unix_time()) {
             return plain(403, reason);
         }
     }
     (decide_answer(&request.conditions(), &representation(&image)), Some(image))
+}
+
+fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 fn chain(error: &ImageError) -> String {
@@ -150,7 +154,8 @@ fn chain(error: &ImageError) -> String {
 }
 
 fn send_answer(wire: &mut Wire, answer: &Answer, image: Option<&StoredImage>, keep: bool) -> io::Result<()> {
-    let mut head = format!("HTTP/1.1 {} {}\r\nServer: kiln\r\n", answer.status, reason_phrase(answer.status));
+    let (status, date) = (answer.status, http_date(unix_time()));
+    let mut head = format!("HTTP/1.1 {status} {}\r\nServer: kiln\r\nDate: {date}\r\n", reason_phrase(status));
     for (name, value) in &answer.headers {
         head.push_str(&format!("{name}: {value}\r\n"));
     }

@@ -60,7 +60,8 @@ fn parse_specs(header: &str) -> Option<Vec<Spec>> {
         return None;
     }
     // Empty elements are allowed in every list of HTTP.
-    let elements = list.split(',').map(|element| element.trim_matches([' ', '\t'])).filter(|element| !element.is_empty());
+    let elements =
+        list.split(',').map(|element| element.trim_matches([' ', '\t'])).filter(|element| !element.is_empty());
     let specs: Vec<Spec> = elements.map(parse_spec).collect::<Option<_>>()?;
     (!specs.is_empty()).then_some(specs)
 }

@@ -179,7 +179,10 @@ mod tests {
         let text = "GET /images/n1/b.qcow2.gz?expires=5&signature=ab HTTP/1.1\nHost: a\nRange: bytes=0-1\n\nGET /";
         let Parsed::Complete(request, length) = parsed(text) else { panic!("{:?}", parsed(text)) };
         assert_eq!(length, text.replace('\n', "\r\n").len() - 5);
-        assert_eq!((request.path.as_str(), request.head_only, request.keep_alive), ("/images/n1/b.qcow2.gz", false, true));
+        assert_eq!(
+            (request.path.as_str(), request.head_only, request.keep_alive),
+            ("/images/n1/b.qcow2.gz", false, true)
+        );
         assert_eq!(request.conditions().range, Some("bytes=0-1"));
         assert_eq!(request.parameter("expires"), Some("5"));
         assert_eq!(request.parameter("signature"), Some("ab"));

@@ -95,7 +95,8 @@ mod tests {
 
     #[test]
     fn paths_mean_images_or_nothing() {
-        let image = |host: &str, base: &str, kind| Some(Route::Image(host.parse().unwrap(), base.parse().unwrap(), kind));
+        let image =
+            |host: &str, base: &str, kind| Some(Route::Image(host.parse().unwrap(), base.parse().unwrap(), kind));
         let base = |base: &str, kind| Some(Route::Base(base.parse().unwrap(), kind));
         let table = [
             ("/healthz", Some(Route::Health)),

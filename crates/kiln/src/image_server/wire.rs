@@ -69,7 +69,11 @@ impl Wire {
         match self {
             Wire::Plain(timed) => {
                 let flags = MsgFlags::MSG_NOSIGNAL
-                    | if follows == Follows::More { MsgFlags::from_bits_retain(nix::libc::MSG_MORE) } else { MsgFlags::empty() };
+                    | if follows == Follows::More {
+                        MsgFlags::from_bits_retain(nix::libc::MSG_MORE)
+                    } else {
+                        MsgFlags::empty()
+                    };
                 while !bytes.is_empty() {
                     let sent = retry(|| send(timed.stream.as_raw_fd(), bytes, flags))?;
                     bytes = bytes.get(sent..).unwrap_or_default();
