@@ -216,3 +216,169 @@ fn guid(bytes: &[u8], at: usize) -> Guid {
     }
     Guid(guid)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use kiln_testimage::{Disk, TempDir, disk, require_all, run};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A table of 128 entries for these partitions: name, first and last sector.
+    fn disk_with(sector: usize, partitions: &[(&str, u64, u64)]) -> Vec<u8> {
+        let mut disk = vec![0; 256 * sector];
+        disk[sector..sector + 16].copy_from_slice(b"EFI PART\0\0\x01\0\x5c\0\0\0");
+        disk[sector + 24] = 1;
+        disk[sector + 72] = 2;
+        disk[sector + 80] = 128;
+        disk[sector + 84] = 128;
+        for (number, (name, first, last)) in partitions.iter().enumerate() {
+            let entry = &mut disk[2 * sector + 128 * number..][..128];
+            entry[..16].copy_from_slice(&XBOOTLDR.0);
+            entry[0] ^= u8::from(*name != "other");
+            entry[32..40].copy_from_slice(&first.to_le_bytes());
+            entry[40..48].copy_from_slice(&last.to_le_bytes());
+            for (unit, place) in name.encode_utf16().zip(entry[56..].chunks_exact_mut(2)) {
+                place.copy_from_slice(&unit.to_le_bytes());
+            }
+        }
+        seal(&mut disk, sector);
+        disk
+    }
+
+    /// Makes the checksums fit again.
+    fn seal(disk: &mut [u8], sector: usize) {
+        let entries = crc32fast::hash(&disk[2 * sector..2 * sector + 128 * 128]);
+        disk[sector + 88..sector + 92].copy_from_slice(&entries.to_le_bytes());
+        disk[sector + 16..sector + 20].fill(0);
+        let header = crc32fast::hash(&disk[sector..sector + 92]);
+        disk[sector + 16..sector + 20].copy_from_slice(&header.to_le_bytes());
+    }
+
+    #[test]
+    fn a_partition_is_found_by_label_or_by_type_in_sectors_of_both_sizes() {
+        for sector in [512, 4096] {
+            let disk = disk_with(sector as usize, &[("root", 100, 199), ("other", 50, 99)]);
+            let gpt = Gpt::read(&disk).unwrap();
+            assert_eq!(gpt.sector_size(), sector);
+            let root = gpt.find("root").unwrap();
+            assert_eq!((root.number, root.start, root.length), (1, 100 * sector, 100 * sector));
+            let boot = gpt.find("boot").unwrap();
+            assert_eq!((boot.name.as_str(), boot.number, boot.start), ("other", 2, 50 * sector));
+            assert_eq!(boot.type_guid.to_string(), "bc13c2ff-59e6-4262-a352-b275fd6f7172");
+            assert_eq!(gpt.find("other"), Some(boot));
+            assert_eq!(gpt.find("efi"), None);
+            assert_eq!(gpt.unused_gap(), 2 * sector + 128 * 128..50 * sector);
+        }
+        let labelled = disk_with(512, &[("other", 50, 99), ("boot", 100, 199)]);
+        assert_eq!(Gpt::read(&labelled).unwrap().find("boot").unwrap().number, 2);
+        assert!(Gpt::read(&disk_with(512, &[("boot", 34, 99)])).unwrap().unused_gap().is_empty());
+        assert!(Gpt::read(&disk_with(512, &[])).unwrap().unused_gap().is_empty());
+    }
+
+    #[test]
+    fn tables_that_contradict_themselves_are_refused_with_the_reason() {
+        let good = disk_with(512, &[("boot", 50, 99), ("root", 100, 199)]);
+        type Change = fn(&mut Vec<u8>);
+        let sealed: [(Change, &str); 9] = [
+            (|disk| disk[512 + 24] = 2, "GPT header is damaged: it says it lies in sector 2, not 1"),
+            (|disk| disk[512 + 72] = 1, "GPT header is damaged: the entries cannot begin in sector 1"),
+            (
+                |disk| disk[512 + 72 + 7] = 255,
+                "GPT header is damaged: the entries cannot begin in sector 18374686479671623682",
+            ),
+            (
+                |disk| disk[512 + 83] = 1,
+                "GPT header is damaged: 16777344 entries of 128 bytes are not a table that any tool writes",
+            ),
+            (
+                |disk| disk[512 + 84] = 129,
+                "GPT header is damaged: 128 entries of 129 bytes are not a table that any tool writes",
+            ),
+            (|disk| disk[1024 + 40] = 100, "GPT partition 2 is damaged: it overlaps GPT partition 1"),
+            (|disk| disk[1024 + 32] = 20, "GPT partition 1 is damaged: it overlaps GPT entries"),
+            (|disk| disk[1024 + 32] = 120, "GPT partition 1 is damaged: it goes from sector 120 to 99"),
+            (
+                |disk| disk[1024 + 128 + 41] = 1,
+                "GPT partition 2 is damaged: it ends in sector 455, but the disk has 256",
+            ),
+        ];
+        for (change, expected) in sealed {
+            let mut disk = good.clone();
+            change(&mut disk);
+            seal(&mut disk, 512);
+            assert_eq!(Gpt::read(&disk).unwrap_err().to_string(), expected);
+        }
+        let plain: [(Change, &str); 5] = [
+            (|disk| disk[512 + 12] = 91, "GPT header is damaged: it says it is 91 bytes long, not 92 to 512"),
+            (|disk| disk[512 + 40] = 9, "GPT header is damaged: its checksum does not fit"),
+            (|disk| disk[1024 + 60] = 9, "GPT entries is damaged: their checksum does not fit"),
+            (|disk| disk.truncate(2000), "GPT entries is damaged: the image ends before it"),
+            (
+                |disk| disk[512] = 0,
+                "disk: it has no GPT partition table; use the image of a whole CoreOS disk (qemu, openstack, metal or metal4k)",
+            ),
+        ];
+        for (change, expected) in plain {
+            let mut disk = good.clone();
+            change(&mut disk);
+            assert_eq!(Gpt::read(&disk).unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn coreos_disks_are_read_as_sfdisk_reads_them() {
+        let test = "coreos_disks_are_read_as_sfdisk_reads_them";
+        if !require_all(test, disk::PROGRAMS) || !require_all(test, &[("sfdisk", "fdisk")]) {
+            return;
+        }
+        let folder = TempDir::new("gpt");
+        let path = folder.join("disk");
+        for (sector_size, grown_to_mebibytes) in [(512, None), (512, Some(64)), (4096, None)] {
+            let made = Disk { sector_size, grown_to_mebibytes, boot_mebibytes: 8, ..Disk::default() };
+            let layout = made.write(&path);
+            let gpt = Gpt::read(&crate::read_at::ImageFile::new(std::fs::File::open(&path).unwrap()).unwrap()).unwrap();
+            assert_eq!(gpt.sector_size(), sector_size);
+            assert_eq!(gpt.disk_guid().to_string(), "00000000-0000-4000-a000-000000000001");
+            let boot = gpt.find("boot").unwrap();
+            assert_eq!(boot.start..boot.start + boot.length, layout.boot);
+            assert_eq!(gpt.unused_gap(), 2 * sector_size + 128 * 128..1 << 20);
+            if sector_size == 512 {
+                let printed = run(Command::new("sfdisk").arg("--json").arg(&path));
+                let table: serde_json::Value = serde_json::from_slice(&printed).unwrap();
+                let expected: Vec<_> = table["partitiontable"]["partitions"].as_array().unwrap().iter().collect();
+                assert_eq!(gpt.partitions().len(), expected.len());
+                for (partition, expected) in gpt.partitions().iter().zip(expected) {
+                    assert_eq!(partition.name, expected["name"].as_str().unwrap());
+                    assert_eq!(partition.type_guid.to_string(), expected["type"].as_str().unwrap().to_lowercase());
+                    assert_eq!(partition.start, expected["start"].as_u64().unwrap() * 512);
+                    assert_eq!(partition.length, expected["size"].as_u64().unwrap() * 512);
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_table_says_partitions_lie_within_the_disk(
+            changes in prop::collection::vec((0usize..600, any::<u8>()), 0..6), sealed: bool, length in 0usize..131_072,
+        ) {
+            let mut disk = disk_with(512, &[("boot", 50, 99), ("root", 100, 199)]);
+            for (place, byte) in changes {
+                // The header and the first four entries.
+                disk[if place < 92 { 512 + place } else { 1024 - 92 + place }] = byte;
+            }
+            if sealed {
+                seal(&mut disk, 512);
+            }
+            disk.truncate(length);
+            if let Ok(gpt) = Gpt::read(&disk) {
+                for partition in gpt.partitions() {
+                    prop_assert!(crate::Window::new(&disk, partition.start, partition.length).is_ok());
+                }
+            }
+        }
+    }
+}

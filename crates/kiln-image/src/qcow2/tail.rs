@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::header::{EXTENSION_UNDO, Header, MAX_REFCOUNT_TABLE_BYTES, PART, entries};
 use super::refcounts::{self, Refcounts};
-use super::undo::{checksum, read_refcount_table, write_record};
+use super::undo::{checksum, read_refcount_table, write_record, write_trailer};
 use super::{COPIED, Cluster, OFFSET_MASK, Qcow2};
 use crate::ImageError;
 use crate::patch::Patch;
@@ -42,7 +42,7 @@ pub struct Tail {
     pub header: Vec<u8>,
     /// Where the tail begins: at the end of the base.
     pub offset: u64,
-    /// The tail, with the zeros that fill the base's last cluster.
+    /// The tail, with the zeros that fill the base's last cluster before it and a checksum behind it.
     pub bytes: Vec<u8>,
     /// So many of the bytes are tables; edits of the same guest clusters have the same ones. Data follow.
     pub tables: usize,
@@ -293,7 +293,7 @@ impl Plan<'_> {
         }
 
         let padding = ((tail.start << bits) - self.base.length) as usize;
-        let mut bytes = Vec::with_capacity(padding + ((tail.end - tail.start) << bits) as usize);
+        let mut bytes = Vec::with_capacity(padding + ((tail.end - tail.start) << bits) as usize + 64);
         let position = |cluster: u64| padding + ((cluster - tail.start) << bits) as usize;
         bytes.resize(padding, 0);
         bytes.extend(l1.iter().flat_map(|entry| entry.to_be_bytes()));
@@ -310,6 +310,9 @@ impl Plan<'_> {
         }
         let tables = bytes.len();
         bytes.extend_from_slice(&self.data);
+        if self.base.records_undo() {
+            write_trailer(&mut bytes);
+        }
         Tail { header: self.base.render_header(header, &self.layout), offset: self.base.length, bytes, tables }
     }
 

@@ -3,9 +3,12 @@
 //! An edit replaces the header and appends; everything else of the original is still there. [`Undo`] is the original's first
 //! bytes and length, so that writing the former and cutting at the latter gives the original file, byte for byte.
 //!
-//! The record carries a checksum of the original's header, L1 table, refcount table and refcount blocks. The edit set their
-//! clusters free, and qemu takes the first free cluster when a guest writes: an image that was booted no longer fits its
-//! record and is refused instead of being cut into something that was never there.
+//! A virtual machine that was started from the edited file has written into it, and cutting that would give something that
+//! was never there. So there are two checksums: in the record, of the original's header, L1 table, refcount table and refcount
+//! blocks, which is the same for all edits of a base; and in the file's last bytes, of the tail. Whoever takes or frees a
+//! cluster changes a refcount block, and that is either an old one or in the tail; a guest that mounts what was edited
+//! changes a cluster in the tail. Such a file is refused.
+//! Not noticed: a write over clusters that were in use before and that the edit left alone, if there was no other write.
 
 use super::Qcow2;
 use super::header::{EXTENSION_UNDO, Header, PART, be_u32, be_u64, entries};
@@ -18,6 +21,8 @@ use crate::read_at::{ReadAt, Window};
 const RECORD: usize = 40;
 /// The record as an extension, and the mark behind it.
 pub(super) const ROOM: usize = 8 + RECORD + 8;
+/// What precedes the checksum at the end of the file. qemu writes there when it takes the next cluster.
+const TRAILER: &[u8; 8] = b"KILNTAIL";
 
 /// What turns an edited file back into the original.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +53,9 @@ impl<D: ReadAt> Qcow2<D> {
             original[88..96].copy_from_slice(&record[24..32]);
         }
         let undo = Undo { header: original, length: be_u64(record, 32) };
+        if !trailer_fits(disk, undo.length)? {
+            return Err(written_since());
+        }
         let view = undo.original(disk).map_err(|_| written_since())?;
         match checksum(&view, &undo.header) {
             Ok(sum) if sum == be_u32(record, 20) => Ok(Some(undo)),
@@ -98,7 +106,34 @@ pub(super) fn write_record(bytes: &mut [u8], original: &Header, length: u64, che
     true
 }
 
-/// Of what an edit sets free: see the head of this file.
+/// Puts the checksum of a tail behind it. No table refers to these bytes: to qemu they are free.
+pub(super) fn write_trailer(tail: &mut Vec<u8>) {
+    let sum = crc32fast::hash(tail);
+    tail.extend_from_slice(TRAILER);
+    tail.extend_from_slice(&sum.to_be_bytes());
+}
+
+/// Whether the tail that begins here is as it was written.
+fn trailer_fits(disk: &impl ReadAt, start: u64) -> Result<bool, ImageError> {
+    let Some(end) =
+        disk.len().checked_sub(12).filter(|&end| start <= end && end - start <= super::MAX_TAIL + (2 << 20))
+    else {
+        return Ok(false);
+    };
+    let mut sum = crc32fast::Hasher::new();
+    let mut buffer = vec![0; 1 << 16];
+    let mut at = start;
+    while at < end {
+        let chunk = &mut buffer[..(end - at).min(1 << 16) as usize];
+        disk.read_exact_at(at, chunk).map_err(ImageError::read("qcow2 tail"))?;
+        sum.update(chunk);
+        at += chunk.len() as u64;
+    }
+    let trailer = disk.read_vec(end, 12).map_err(ImageError::read("qcow2 tail"))?;
+    Ok(trailer.starts_with(TRAILER) && be_u32(&trailer, 8) == sum.finalize())
+}
+
+/// Of what every edit sets free: see the head of this file.
 pub(super) fn checksum(disk: &impl ReadAt, bytes: &[u8]) -> Result<u32, ImageError> {
     let header = Header::parse(bytes, disk.len())?;
     let mut sum = crc32fast::Hasher::new();
