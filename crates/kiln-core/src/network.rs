@@ -10,3 +10,5 @@ mod meaning;
 pub mod merge;
 pub mod pairing;
 pub mod profile;
+
+pub use meaning::is_secret;

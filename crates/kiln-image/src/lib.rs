@@ -6,11 +6,14 @@
 //!
 //! Not here: hosts, nmstate, the command line and HTTP. Callers bring finished files and kernel arguments.
 
+pub mod bls;
 pub mod compression;
+pub mod coreos;
 pub mod cpio;
 pub mod customization;
 pub mod error;
 pub mod ext4;
+pub mod format;
 pub mod gpt;
 pub mod initrd;
 pub mod iso9660;
@@ -21,9 +24,10 @@ pub mod qcow2;
 pub mod read_at;
 pub mod segment;
 pub mod store;
+pub mod undo;
 
 pub use customization::{Customization, NamedFile};
 pub use error::ImageError;
 pub use patch::{Patch, Patched};
 pub use read_at::{ReadAt, Seekable, Window};
-pub use segment::Segment;
+pub use segment::{Composed, Segment};

@@ -67,10 +67,11 @@ pub(super) fn canonical(keyfile: &Keyfile, group: &str, key: &str, profiles: &[P
 
 /// A value for the eyes: what is secret stays so.
 pub(super) fn shown(key: &str, value: &str) -> String {
-    const SECRET: [&str; 6] = ["password", "psk", "secret", "wep-key", "private-key", "pin"];
-    if SECRET.iter().any(|word| key.contains(word)) && !key.ends_with("-flags") {
-        "…".to_owned()
-    } else {
-        value.to_owned()
-    }
+    if is_secret(key) { "…".to_owned() } else { value.to_owned() }
+}
+
+/// Whether the value of a key in a keyfile must not be shown.
+pub fn is_secret(key: &str) -> bool {
+    const SECRET: [&str; 7] = ["password", "psk", "secret", "wep-key", "private-key", "preshared-key", "pin"];
+    SECRET.iter().any(|word| key.contains(word)) && !key.ends_with("-flags")
 }
