@@ -74,7 +74,8 @@ impl BootEntry {
             let more: &[&str] = if Some(number) == last { &missing } else { &[] };
             match value(line, "options") {
                 Some(options) if !more.is_empty() || !split(options).into_iter().all(stays) => {
-                    let kept: Vec<&str> = split(options).into_iter().filter(|karg| stays(karg)).chain(more.iter().copied()).collect();
+                    let kept: Vec<&str> =
+                        split(options).into_iter().filter(|karg| stays(karg)).chain(more.iter().copied()).collect();
                     let start = line.len() - line.trim_start_matches("options").trim_start_matches([' ', '\t']).len();
                     let end = &line[line.trim_end_matches(['\r', '\n']).len()..];
                     text.push_str(&line[..start]);

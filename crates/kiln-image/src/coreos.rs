@@ -150,7 +150,10 @@ impl Places {
             let names: Vec<&str> = gpt.partitions().iter().map(|partition| partition.name.as_str()).collect();
             return Err(ImageError::refused(
                 "disk",
-                format!("it has no partition `boot` (found: {})", if names.is_empty() { "none".to_owned() } else { names.join(", ") }),
+                format!(
+                    "it has no partition `boot` (found: {})",
+                    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+                ),
                 "give the image of a CoreOS",
             ));
         };

@@ -178,7 +178,10 @@ mod tests {
             (gzip(b""), "image: the compressed file has no content; download or copy it again"),
             (with(0, b"KDMV"), "image: this is a VMDK; convert it first: `qemu-img convert -O qcow2 IMAGE NEW`"),
             (with(257, b"ustar"), "image: this is a tar archive; unpack it and give the image in it"),
-            (with(0x438, b"\x53\xef"), "image: this is an ext4 file system without a disk around it; give the whole disk image"),
+            (
+                with(0x438, b"\x53\xef"),
+                "image: this is an ext4 file system without a disk around it; give the whole disk image",
+            ),
             (gzip(&gzip(b"a")), "image: it is compressed twice; decompress it once"),
             (b"BZh91AY".to_vec(), "image: Kiln does not read bzip2; compress it with gzip, xz or zstd, or not at all"),
             (

@@ -42,11 +42,11 @@ pub fn record(disk: &impl ReadAt, gap: Range<u64>, patch: &mut Patch) -> Result<
         return Ok(false);
     }
     let mut bytes = MAGIC.to_vec();
-    let numbers =
-        [VERSION, packed.len() as u32, ranges.len() as u32, crc32fast::hash(&packed), edited.finalize()];
+    let numbers = [VERSION, packed.len() as u32, ranges.len() as u32, crc32fast::hash(&packed), edited.finalize()];
     numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
     bytes.extend_from_slice(&packed);
-    let there = disk.read_vec(gap.start, bytes.len()).map_err(ImageError::read("the gap behind the partition table"))?;
+    let there =
+        disk.read_vec(gap.start, bytes.len()).map_err(ImageError::read("the gap behind the partition table"))?;
     if there.iter().any(|&byte| byte != 0) {
         return Ok(false);
     }

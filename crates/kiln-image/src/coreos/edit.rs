@@ -63,12 +63,7 @@ impl BootEdit {
 
     /// Takes out everything that can be recognised: network files, Ignition config, arguments of the first boot.
     pub fn remove_all() -> BootEdit {
-        BootEdit {
-            network: Part::Remove,
-            ignition: Part::Remove,
-            firstboot_kargs: Part::Remove,
-            ..BootEdit::default()
-        }
+        BootEdit { network: Part::Remove, ignition: Part::Remove, firstboot_kargs: Part::Remove, ..BootEdit::default() }
     }
 
     /// Takes out the network files alone.
@@ -203,7 +198,8 @@ impl<D: ReadAt> Planner<D> {
     /// Writes an initramfs again without the network files that were appended to it.
     fn strip_initramfs(&mut self, path: &str) -> Result<(), ImageError> {
         let initramfs = self.editor.open_file(path)?;
-        let Some(first) = find_appended(&initramfs)?.into_iter().find(|member| !member.embedded.network.is_empty()) else {
+        let Some(first) = find_appended(&initramfs)?.into_iter().find(|member| !member.embedded.network.is_empty())
+        else {
             return Ok(());
         };
         let metadata = self.editor.metadata(path)?;
@@ -216,7 +212,8 @@ impl<D: ReadAt> Planner<D> {
         match part {
             Part::Keep => {
                 if self.facts.ignition.is_some() {
-                    self.notes.push("the image has an Ignition config that Kiln did not put there; it stays".to_owned());
+                    self.notes
+                        .push("the image has an Ignition config that Kiln did not put there; it stays".to_owned());
                 }
             }
             Part::Remove => {
@@ -283,8 +280,7 @@ impl<D: ReadAt> Planner<D> {
         }
         let mode = self.editor.metadata(FIRSTBOOT)?.mode;
         let text = self.editor.read_file(FIRSTBOOT, SMALL)?;
-        let text = String::from_utf8(text)
-            .map_err(|_| ImageError::damaged(FIRSTBOOT, "it is not text (UTF-8)"))?;
+        let text = String::from_utf8(text).map_err(|_| ImageError::damaged(FIRSTBOOT, "it is not text (UTF-8)"))?;
         self.editor.write_file(FIRSTBOOT, firstboot::with_kargs(&text, &kargs).as_bytes(), mode)
     }
 

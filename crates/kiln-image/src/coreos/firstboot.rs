@@ -6,7 +6,11 @@ const VARIABLE: &str = "ignition_network_kcmdline";
 
 /// The arguments of the last assignment, which is the one GRUB ends up with.
 pub fn kargs(text: &str) -> Vec<String> {
-    text.lines().rev().find_map(value).map(|value| value.split_whitespace().map(str::to_owned).collect()).unwrap_or_default()
+    text.lines()
+        .rev()
+        .find_map(value)
+        .map(|value| value.split_whitespace().map(str::to_owned).collect())
+        .unwrap_or_default()
 }
 
 /// The text with these arguments instead.
