@@ -10,3 +10,6 @@ mod input;
 mod table;
 
 pub use inflate::{Block, Inflater, Step, WINDOW};
+
+#[cfg(test)]
+mod tests;

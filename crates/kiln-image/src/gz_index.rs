@@ -135,3 +135,6 @@ fn pack(window: &[u8], level: flate2::Compression) -> Vec<u8> {
     packed.shrink_to_fit();
     packed
 }
+
+#[cfg(test)]
+mod tests;

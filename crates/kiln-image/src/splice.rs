@@ -37,7 +37,7 @@ pub struct OpenStream {
 /// Whether the composed file carries what it takes to get the original back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undo {
-    /// In the header, if it fits there (64 KiB).
+    /// In the header, if it fits there (65,000 bytes). busybox cannot read the file if it has more than 16 KiB.
     Keep,
     /// No: the base is at hand.
     Omit,

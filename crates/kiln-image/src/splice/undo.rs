@@ -1,6 +1,7 @@
 //! The way back: the original bytes of a composed .gz, in the extra field of its header.
 //!
-//! Readers skip subfields they do not know (RFC 1952, 2.3.1.1), so the file is an ordinary .gz to everybody else.
+//! Readers skip subfields they do not know (RFC 1952, 2.3.1.1), so the file is an ordinary .gz to everybody else. The
+//! comment field would be no place: Go refuses files whose comment has more than 512 bytes.
 
 use crate::ImageError;
 use crate::gz_index::{put_number, take_number};
@@ -9,7 +10,8 @@ use crate::segment::Segment;
 
 /// Our subfield.
 const SUBFIELD: [u8; 2] = *b"Kn";
-/// A subfield and its head must fit into the extra field's 16-bit length.
+/// A subfield and its head must fit into the extra field's 16-bit length. busybox alone refuses extra fields that do not
+/// fit into its buffer of 16 KiB.
 const MOST: usize = 65_000;
 const FIXED: usize = 10;
 
