@@ -2,7 +2,7 @@
 //!
 //! Everything is synchronous and reads through [`ReadAt`]. An edit is a value: the code that understands a format returns
 //! a [`Patch`] (bytes that differ) or [`Segment`]s (which ranges of the base to keep and which bytes to put between them)
-//! and writes nothing. A refusal therefore leaves the image untouched by construction.
+//! and writes nothing, compressed images included. A refusal therefore leaves the image untouched by construction.
 //!
 //! Not here: hosts, nmstate, the command line and HTTP. Callers bring finished files and kernel arguments.
 
