@@ -6,7 +6,8 @@
 
 use super::input::{BitInput, SLACK};
 use super::table::{
-    DISTANCE_BITS, DistanceTable, END, EXCEPTION, LITERAL, LITERAL_BITS, LiteralTable, POINTER, Tables, damaged, precode,
+    DISTANCE_BITS, DistanceTable, END, EXCEPTION, LITERAL, LITERAL_BITS, LiteralTable, POINTER, Tables, damaged,
+    precode,
 };
 use crate::ImageError;
 use crate::read_at::ReadAt;

@@ -35,11 +35,7 @@ impl BitInput {
     }
 
     /// Starts at a bit of a file and reads about so many bytes at once.
-    pub(crate) fn with_capacity(
-        file: &(impl ReadAt + ?Sized),
-        bit: u64,
-        capacity: usize,
-    ) -> Result<Self, ImageError> {
+    pub(crate) fn with_capacity(file: &(impl ReadAt + ?Sized), bit: u64, capacity: usize) -> Result<Self, ImageError> {
         let buffer = vec![0; capacity.max(2 * SLACK) + SLACK];
         let mut input = BitInput { buffer, next: 0, filled: 0, bits: 0, count: 0, origin: bit / 8, at_end: false };
         input.need(file)?;

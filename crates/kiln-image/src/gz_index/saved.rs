@@ -60,7 +60,8 @@ impl GzIndex {
         let mut place = (0, 0);
         let members = self.members.iter().all(|member| {
             let Some(data) = member.data.checked_mul(8) else { return false };
-            let fits = place.0 < data && data <= member.last_block && member.last_block < member.end && member.end <= bits;
+            let fits =
+                place.0 < data && data <= member.last_block && member.last_block < member.end && member.end <= bits;
             let contents = place.1 == member.inflated.0 && member.inflated.0 <= member.inflated.1;
             place = (member.end, member.inflated.1);
             fits && contents

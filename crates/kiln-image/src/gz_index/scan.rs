@@ -96,7 +96,12 @@ fn inflate(
                 }
                 checkpoint = start.offset;
                 let data = start.data;
-                members.push(Member { data, last_block: data * 8, end: data * 8, inflated: (start.offset, start.offset) });
+                members.push(Member {
+                    data,
+                    last_block: data * 8,
+                    end: data * 8,
+                    inflated: (start.offset, start.offset),
+                });
             }
             Event::Block(block) => {
                 if let (true, Some(member)) = (block.last, members.last_mut()) {

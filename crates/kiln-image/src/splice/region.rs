@@ -36,7 +36,9 @@ pub(super) fn find(gz: &(impl ReadAt + ?Sized), index: &GzIndex, patch: &Patch) 
     let mut pieces = pieces(index, patch)?.into_iter().peekable();
     while let Some(piece) = pieces.next() {
         let mut walk = match cursor.take() {
-            Some(cursor) if cursor.member == piece.member && cursor.stream.offset() >= index.start_of(piece.start) => cursor,
+            Some(cursor) if cursor.member == piece.member && cursor.stream.offset() >= index.start_of(piece.start) => {
+                cursor
+            }
             _ => Cursor { member: piece.member, stream: index.start(gz, piece.start)?, bit: 0, offset: 0 },
         };
         let mut old = Vec::new();

@@ -260,8 +260,5 @@ fn a_damaged_record_of_the_original_is_refused() {
     damaged[16..20].fill(0xff);
     let error = restore(&damaged).unwrap_err().to_string();
     assert_eq!(error, "gzip header is damaged: the record of the original file contradicts itself");
-    assert_eq!(
-        restore(&file[..100]).unwrap_err().to_string(),
-        "gzip header is damaged: the image ends before it"
-    );
+    assert_eq!(restore(&file[..100]).unwrap_err().to_string(), "gzip header is damaged: the image ends before it");
 }
