@@ -40,15 +40,15 @@ mod tests {
 
     #[test]
     fn words_are_taken_whole_and_added_at_the_end() {
-        let cases: [(&str, &[&str], &[&str], &str, &[&str]); 6] = [
-            ("a  b", &[], &[], "a  b", &[]),
-            ("foo bar foobar foo", &["foo"], &[], "bar foobar", &[]),
-            ("foo bar", &["fo"], &[], "foo bar", &["fo"]),
-            ("console=tty0", &["console=tty0"], &["console=ttyS0"], "console=ttyS0", &[]),
-            ("x=\"a b\" a", &["a"], &["y"], "x=\"a b\" y", &[]),
-            ("", &["gone"], &["new"], "new", &["gone"]),
+        let cases = [
+            ("a  b", "", "", "a  b", ""),
+            ("foo bar foobar foo", "foo", "", "bar foobar", ""),
+            ("foo bar", "fo", "", "foo bar", "fo"),
+            ("console=tty0", "console=tty0", "console=ttyS0", "console=ttyS0", ""),
+            ("x=\"a b\" a", "a", "y", "x=\"a b\" y", ""),
+            ("", "gone", "new", "new", "gone"),
         ];
-        let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<String>>();
+        let owned = |words: &str| words.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
         for (line, delete, append, expected, missing) in cases {
             let edited = edit(line, &owned(delete), &owned(append));
             assert_eq!(edited, Edited { line: expected.to_owned(), missing: owned(missing) }, "{line}");
