@@ -1,7 +1,13 @@
 //! ext4 images made by mke2fs, edited by Kiln, judged by e2fsck, debugfs and the kernel.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "a test fails loudly")]
+
 mod ext4 {
+    mod features;
+    mod hostile;
     pub mod oracle;
+    mod random;
+    mod tree;
 }
 
 use ext4::oracle::{Scratch, debugfs, e2fsck_is_clean, have_e2fsprogs};
@@ -24,7 +30,7 @@ fn a_directory_with_files_is_made_on_the_boot_partition_of_coreos() {
     }
     let patch = editor.finish().unwrap();
     scratch.apply(&image, &patch);
-    e2fsck_is_clean(&image);
+    e2fsck_is_clean(&image, "CoreOS");
     assert_eq!(debugfs(&image, "cat /coreos-firstboot-network/bond0.nmconnection"), "bond0".repeat(500).as_bytes());
     let metadata =
         Ext4::open(scratch.disk(&image)).unwrap().metadata("coreos-firstboot-network/eth0.nmconnection").unwrap();

@@ -310,7 +310,8 @@ impl Superblock {
         let within = u64::from(group % per_block) * self.descriptor_size as u64;
         let block = match self.has_incompat(META_BG) && table >= self.first_meta_group() {
             true => self.group_start(table * per_block) + u64::from(self.has_superblock(table * per_block)),
-            false => u64::from(self.first_data_block()) + 1 + u64::from(table),
+            // Behind the superblock, which lies in the second KiB.
+            false => u64::from(self.block_size == 1024) + 1 + u64::from(table),
         };
         block * u64::from(self.block_size) + within
     }

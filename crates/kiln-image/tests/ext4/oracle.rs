@@ -51,13 +51,19 @@ impl Scratch {
             file.write_all(bytes).unwrap();
         }
     }
+
+    pub fn copy(&self, image: &Path) -> PathBuf {
+        let copy = self.folder.join(&format!("image-{}", self.images.fetch_add(1, Ordering::Relaxed)));
+        run(Command::new("cp").arg("--sparse=always").arg(image).arg(&copy));
+        copy
+    }
 }
 
 /// Fails with what e2fsck says where it finds anything at all.
-pub fn e2fsck_is_clean(image: &Path) {
+pub fn e2fsck_is_clean(image: &Path, what: &str) {
     let output = Command::new("/usr/sbin/e2fsck").arg("-fn").arg(image).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && !text.contains("? no"), "e2fsck -fn: {}\n{text}", output.status);
+    assert!(output.status.success() && !text.contains("? no"), "{what}: e2fsck -fn: {}\n{text}", output.status);
 }
 
 /// What debugfs prints for one request.
@@ -65,4 +71,18 @@ pub fn debugfs(image: &Path, request: &str) -> Vec<u8> {
     let output = Command::new("/usr/sbin/debugfs").args(["-R", request]).arg(image).output().unwrap();
     assert!(output.status.success(), "debugfs: {}", String::from_utf8_lossy(&output.stderr));
     output.stdout
+}
+
+/// Lets debugfs change an image.
+pub fn debugfs_write(image: &Path, request: &str) {
+    run(Command::new("debugfs").args(["-w", "-R", request]).arg(image));
+}
+
+/// Lets debugfs carry out one request after the other; none may fail.
+pub fn debugfs_script(scratch: &Scratch, image: &Path, requests: &[String]) {
+    let script = scratch.folder.write("script", requests.join("\n"));
+    let output = Command::new("/usr/sbin/debugfs").arg("-w").arg("-f").arg(script).arg(image).output().unwrap();
+    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
+    // The first line is the version; what fails is told below.
+    assert!(output.status.success() && complaints.lines().count() <= 1, "debugfs: {complaints}");
 }
