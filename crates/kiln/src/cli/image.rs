@@ -11,9 +11,14 @@ mod customize;
 mod import;
 mod inspect;
 mod network;
+mod open;
+mod output_file;
+mod progress;
 mod reset;
 mod serve;
+mod sparse;
 mod wish;
+mod write;
 
 /// The verbs of `kiln image`.
 #[derive(Debug, Subcommand)]
