@@ -345,7 +345,10 @@ fn disk(facts: DiskFacts, copy_network: CopyNetwork) -> Disk {
 }
 
 fn kargs(boot: &BootFacts) -> Vec<String> {
-    boot.entries.last().map(|(_, entry)| entry.kargs().iter().map(|&karg| karg.to_owned()).collect()).unwrap_or_default()
+    boot.entries
+        .last()
+        .map(|(_, entry)| entry.kargs().iter().map(|&karg| karg.to_owned()).collect())
+        .unwrap_or_default()
 }
 
 fn missing(of: &[String], from: &[String]) -> Vec<String> {

@@ -1,14 +1,19 @@
 //! `kiln image` over every format: what is put in is found by other programs, and a reset gives the same sha256.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "a helper that fails is a failed test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a helper that fails is a failed test"
+)]
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use kiln_testimage::{
-    CopyNetwork, Disk, Initramfs, Layout, LiveIso, Packing, Qcow2Options, TempDir, boot, disk, live_iso, pack, require_all, run,
-    to_qcow2, unpack,
+    CopyNetwork, Disk, Initramfs, Layout, LiveIso, Packing, Qcow2Options, TempDir, boot, disk, live_iso, pack,
+    require_all, run, to_qcow2, unpack,
 };
 
 use crate::support::{
@@ -129,7 +134,9 @@ fn a_disk_inside_gzip_stays_a_single_member_and_is_reset() {
     let folder = folder("gz");
     let layout = write_disk(&folder, "base.raw", &Disk::default());
     to_qcow2(&folder.join("base.raw"), &folder.join("base.qcow2"), &Qcow2Options::default());
-    for (plain, packing) in [("base.qcow2", Packing::Gzip(6)), ("base.qcow2", Packing::Pigz(6)), ("base.raw", Packing::Gzip(6))] {
+    for (plain, packing) in
+        [("base.qcow2", Packing::Gzip(6)), ("base.qcow2", Packing::Pigz(6)), ("base.raw", Packing::Gzip(6))]
+    {
         pack(packing, &folder.join(plain), &folder.join("base.gz"));
         customize(&folder, "base.gz", "host.gz");
         for program in ["gzip", "pigz"] {
@@ -197,7 +204,10 @@ fn a_live_iso_and_an_initrd_are_customised_and_reset() {
         done(&folder, &["image", "reset", output]);
         assert_eq!(sha256(&folder.join(output)), original, "{input}");
     }
-    done(&folder, &["image", "customize", "base.iso", "-o", "kargs.iso", "--karg-append", "audit=0", "--force-persist-ip"]);
+    done(
+        &folder,
+        &["image", "customize", "base.iso", "-o", "kargs.iso", "--karg-append", "audit=0", "--force-persist-ip"],
+    );
     let inspected = done(&folder, &["image", "inspect", "kargs.iso"]);
     assert!(inspected.contains("kernel arguments added: audit=0 coreos.force_persist_ip\n"), "{inspected}");
     let said = kiln(&folder, &["image", "customize", "base.img", "-o", "kargs.img", "--karg-append", "audit=0"]);
@@ -218,13 +228,20 @@ fn network_files_go_where_the_image_looks_for_them() {
     ] {
         let folder = folder("layout");
         let initramfs = Initramfs { copy_network, ..Initramfs::default() };
-        let layout = write_disk(&folder, "base.raw", &Disk { boot: kiln_testimage::Boot { initramfs, ..Default::default() }, ..Disk::default() });
+        let layout = write_disk(
+            &folder,
+            "base.raw",
+            &Disk { boot: kiln_testimage::Boot { initramfs, ..Default::default() }, ..Disk::default() },
+        );
         let before = boot_of(&folder.join("base.raw"), &layout, &folder);
         let path = format!("/{}/{}", boot::OSTREE, boot::INITRAMFS);
         let original = run(Command::new("debugfs").args(["-R", &format!("cat {path}")]).arg(&before));
         let said = kiln(&folder, &["image", "customize", "base.raw", "-o", "host.raw", "--network", "bond.yaml"]);
         assert_eq!(said.exit, 0, "{}", said.complaints);
-        assert_eq!(said.complaints.contains("put both on the boot partition and into the initramfs"), on_boot && appended);
+        assert_eq!(
+            said.complaints.contains("put both on the boot partition and into the initramfs"),
+            on_boot && appended
+        );
         let boot = boot_of(&folder.join("host.raw"), &layout, &folder);
         let listed = tool("debugfs", &["-R", "ls -p /"], &[&boot]);
         assert_eq!(listed.contains("/coreos-firstboot-network/"), on_boot, "{copy_network:?}");

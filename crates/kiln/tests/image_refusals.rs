@@ -1,6 +1,11 @@
 //! `kiln image` when things are wrong: the reason and the fix are told, and nothing half-written is left.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "a helper that fails is a failed test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a helper that fails is a failed test"
+)]
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -117,7 +122,10 @@ fn a_folder_of_keyfiles_is_taken_whole_or_refused() {
     done(&folder, &customize);
     let shown = done(&folder, &["image", "network", "out", "show"]);
     assert!(shown.contains("psk=…\n") && !shown.contains("hunter22"), "{shown}");
-    assert_eq!(done(&folder, &["image", "network", "out", "show", "--show-secrets"]), format!("# a.nmconnection\n{keyfile}\n"));
+    assert_eq!(
+        done(&folder, &["image", "network", "out", "show", "--show-secrets"]),
+        format!("# a.nmconnection\n{keyfile}\n")
+    );
     let told = done(&folder, &["image", "network", "out", "extract", "extracted"]);
     assert_eq!(told, "wrote extracted/a.nmconnection\n");
     let extracted = folder.join("extracted/a.nmconnection");
@@ -230,5 +238,9 @@ fn a_killed_run_leaves_nothing_under_the_final_name() {
     assert!(killed > 0, "every run was faster than the first kill");
     let _ = fs::remove_file(folder.join("out"));
     done(&folder, &arguments);
-    assert_eq!(names(folder.path()), ["base.raw", "bond.yaml", "host.ign", "out"], "the next run removes what was left");
+    assert_eq!(
+        names(folder.path()),
+        ["base.raw", "bond.yaml", "host.ign", "out"],
+        "the next run removes what was left"
+    );
 }

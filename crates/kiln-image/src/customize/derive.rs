@@ -61,7 +61,11 @@ fn removable(facts: &BootFacts) -> BootEdit {
 /// What was put into a disk, but for the network files.
 fn difference(original: &BootFacts, edited: &BootFacts) -> Customization {
     let kargs = |facts: &BootFacts| -> Vec<String> {
-        facts.entries.last().map(|(_, entry)| entry.kargs().iter().map(|&karg| karg.to_owned()).collect()).unwrap_or_default()
+        facts
+            .entries
+            .last()
+            .map(|(_, entry)| entry.kargs().iter().map(|&karg| karg.to_owned()).collect())
+            .unwrap_or_default()
     };
     let missing = |of: &[String], from: &[String]| -> Vec<String> {
         of.iter().filter(|karg| !from.contains(karg)).cloned().collect()

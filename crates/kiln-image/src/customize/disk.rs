@@ -2,18 +2,22 @@
 
 use super::derive::plan_change;
 use super::{Bytes, Change, Composition, Original, Packing, composed};
-use crate::qcow2::{self, Qcow2, TailBase};
 use crate::gpt::Gpt;
+use crate::qcow2::{self, Qcow2, TailBase};
 use crate::{ImageError, Patch, Patched, ReadAt, Segment, undo};
 
 /// Said where an edit leaves no way back.
-pub(super) const NO_RECORD: &str =
-    "there is no room for a record of the original: `kiln image reset` will take the changes out, but not restore the bytes";
+pub(super) const NO_RECORD: &str = "there is no room for a record of the original: `kiln image reset` will take the changes out, but not restore the bytes";
 
 pub(super) fn plan_raw<'a>(file: Bytes<'a>, change: Change<'_>) -> Result<Composition<'a>, ImageError> {
     let edit = edit_raw(&file, None, change, Record::Keep)?;
     let segments = edit.patch.segments(file.len());
-    Ok(Composition { image: composed(file, segments)?, packing: Packing::AsIs, notes: edit.notes, original: edit.original })
+    Ok(Composition {
+        image: composed(file, segments)?,
+        packing: Packing::AsIs,
+        notes: edit.notes,
+        original: edit.original,
+    })
 }
 
 /// Whether an edit of a raw disk carries the way back in the disk itself.

@@ -38,8 +38,7 @@ pub fn folder(name: &str) -> TempDir {
 }
 
 pub fn kiln(folder: &TempDir, arguments: &[&str]) -> Said {
-    let result =
-        Command::new(env!("CARGO_BIN_EXE_kiln")).args(arguments).current_dir(folder.path()).output().unwrap();
+    let result = Command::new(env!("CARGO_BIN_EXE_kiln")).args(arguments).current_dir(folder.path()).output().unwrap();
     Said {
         exit: result.status.code().unwrap_or(-1),
         output: String::from_utf8_lossy(&result.stdout).into_owned(),

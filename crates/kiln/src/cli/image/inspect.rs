@@ -49,7 +49,14 @@ fn render_disk(text: &mut String, disk: &Disk, bytes: Option<u64>) -> std::fmt::
     let bytes = bytes.map(|bytes| format!("{}, ", size(bytes))).unwrap_or_default();
     writeln!(text, "\ndisk: {bytes}sectors of {} bytes", disk.sector_size)?;
     for partition in &disk.partitions {
-        writeln!(text, "  {} {:<12} {:>10} at {}", partition.number, partition.name, size(partition.bytes), size(partition.start))?;
+        writeln!(
+            text,
+            "  {} {:<12} {:>10} at {}",
+            partition.number,
+            partition.name,
+            size(partition.bytes),
+            size(partition.start)
+        )?;
     }
     writeln!(
         text,

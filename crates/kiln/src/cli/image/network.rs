@@ -48,7 +48,8 @@ pub fn run(args: &NetworkArgs) -> Result<Outcome, Failure> {
 
 fn read(path: &Path) -> Result<Vec<NamedFile>, Failure> {
     let image = open(path, &std::env::temp_dir(), Gzip::Keep)?;
-    network_files(&image.file, image.format).map_err(|error| failure(error, format!("`{}` cannot be read", path.display())))
+    network_files(&image.file, image.format)
+        .map_err(|error| failure(error, format!("`{}` cannot be read", path.display())))
 }
 
 /// Every line stays, but what follows `psk=` and the like.
@@ -72,11 +73,14 @@ fn extract(files: &[NamedFile], folder: &Path) -> Result<(), Failure> {
     for NamedFile { name, bytes } in files {
         // A name from outside must not lead elsewhere.
         if name.contains('/') || name == ".." || name == "." {
-            return Err(Failure::refused(anyhow!("the image has a network file of the name `{name}`, which is no file name")));
+            return Err(Failure::refused(anyhow!(
+                "the image has a network file of the name `{name}`, which is no file name"
+            )));
         }
         let path = folder.join(name);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        file.and_then(|mut file| file.write_all(bytes)).with_context(|| format!("cannot write `{}`", path.display()))?;
+        file.and_then(|mut file| file.write_all(bytes))
+            .with_context(|| format!("cannot write `{}`", path.display()))?;
         output::print(&format!("wrote {}\n", path.display()))?;
     }
     Ok(())

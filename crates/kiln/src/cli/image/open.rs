@@ -55,10 +55,9 @@ pub fn open(path: &Path, folder: &Path, gzip: Gzip) -> Result<OpenImage, Failure
     }
     let inflated = inflate(&file, folder).map_err(|error| match error {
         Inflating::Image(error) => failure(error, format!("`{shown}` cannot be inflated")),
-        Inflating::Folder(error) => Failure::Failed(anyhow!(error).context(format!(
-            "cannot inflate `{shown}` into the folder `{}`",
-            folder.display()
-        ))),
+        Inflating::Folder(error) => Failure::Failed(
+            anyhow!(error).context(format!("cannot inflate `{shown}` into the folder `{}`", folder.display())),
+        ),
     })?;
     let plain = Format { compression: Compression::None, ..format };
     Ok(OpenImage { file: inflated, format: plain, compression: format.compression })

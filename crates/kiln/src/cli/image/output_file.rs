@@ -67,7 +67,10 @@ impl OutputFile {
             Ok(file) => (file, None),
             Err(_) => {
                 let create = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(&temporary);
-                (create.with_context(|| format!("cannot write into the folder `{}`", folder.display()))?, Some(temporary))
+                (
+                    create.with_context(|| format!("cannot write into the folder `{}`", folder.display()))?,
+                    Some(temporary),
+                )
             }
         };
         Ok(OutputFile { file, target, temporary })
@@ -96,13 +99,7 @@ impl OutputFile {
                 let name = self.target.file_name().unwrap_or_default().to_string_lossy();
                 let temporary = folder.join(format!(".{name}.kiln-{}", std::process::id()));
                 let _ = fs::remove_file(&temporary);
-                nix::unistd::linkat(
-                    AT_FDCWD,
-                    &fd_path(&self.file),
-                    AT_FDCWD,
-                    &temporary,
-                    AtFlags::AT_SYMLINK_FOLLOW,
-                )?;
+                nix::unistd::linkat(AT_FDCWD, &fd_path(&self.file), AT_FDCWD, &temporary, AtFlags::AT_SYMLINK_FOLLOW)?;
                 self.temporary = Some(temporary.clone());
                 temporary
             }
@@ -123,7 +120,8 @@ impl Drop for OutputFile {
 
 /// A file without a name in the folder for temporary files: gone when it is closed, whatever ends the program.
 pub fn unnamed_file(folder: &Path) -> io::Result<File> {
-    let flags = OpenOptions::new().read(true).write(true).custom_flags(OFlag::O_TMPFILE.bits()).mode(0o600).open(folder);
+    let flags =
+        OpenOptions::new().read(true).write(true).custom_flags(OFlag::O_TMPFILE.bits()).mode(0o600).open(folder);
     flags.or_else(|_| {
         let path = folder.join(format!(".kiln-{}", std::process::id()));
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;

@@ -125,7 +125,10 @@ fn copy_deflated(image: &impl ReadAt, output: &mut Hashed<'_, impl Write>) -> Re
         }
         let deflated: Vec<io::Result<Vec<u8>>> = thread::scope(|scope| {
             let threads: Vec<_> = batch.iter().map(|piece| scope.spawn(move || deflate(piece))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
         });
         for (piece, deflated) in batch.iter().zip(deflated) {
             crc32.update(piece);
