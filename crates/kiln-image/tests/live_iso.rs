@@ -13,6 +13,7 @@ use kiln_image::cpio::File;
 use kiln_image::customization::{Customization, NamedFile};
 use kiln_image::initrd::appended::append_member;
 use kiln_image::initrd::{Take, read_embedded};
+use kiln_image::iso9660::{Iso, Record, SECTOR};
 use kiln_image::live_iso::{LiveIso, Plan};
 use kiln_testimage::{Headers, TempDir, coreos_installer, live_iso, require, require_all, run};
 
@@ -248,6 +249,44 @@ fn what_cannot_be_honoured_is_refused() {
     let plan = LiveIso::open(iso.as_slice()).unwrap().plan(&deleted).unwrap();
     assert_eq!(plan.notes, ["kernel argument `nosuch` was not there to be deleted"]);
     assert!(plan.patch.is_empty());
+}
+
+#[test]
+fn an_area_described_by_its_length_or_by_a_header_alone_is_used() {
+    let Some(bench) = Bench::new("an_area_described_by_its_length_or_by_a_header_alone_is_used") else { return };
+    let mut base = bench.iso(Headers::Json);
+    let json = br#"{"file":"images/ignition.img","length":262144}"#;
+    let records = Iso::open(base.as_slice()).unwrap().records("coreos/igninfo.json").unwrap();
+    assert_eq!(records.len(), 2);
+    for record in records {
+        let (content, place) = (record.offset as usize, record.location_at() as usize);
+        base[content..content + json.len()].copy_from_slice(json);
+        let location = Record::location((record.offset / SECTOR) as u32, json.len() as u32);
+        base[place..place + 16].copy_from_slice(&location);
+    }
+    // 786432 and 1048576: as many digits as before, and one more.
+    for length in [700_000, 1_200_000] {
+        let large = large_config(length);
+        let iso = customized(&base, &Customization { ignition: Some(large.clone()), ..Default::default() });
+        assert_eq!(bench.ask(&iso, &["iso", "ignition", "show"]), large);
+        assert_eq!(LiveIso::open(iso.as_slice()).unwrap().embedded().unwrap().ignition, Some(large));
+        assert!(reset(&iso) == base);
+    }
+
+    // Without the file of that name only the old header says where the area is; coreos-installer no longer asks it.
+    let mut base = bench.iso(Headers::IgnitionAndKargs);
+    for record in Iso::open(base.as_slice()).unwrap().records("images/ignition.img").unwrap() {
+        let name = record.at as usize + 33;
+        let length = usize::from(base[record.at as usize]) - 33;
+        base[name..name + length].fill(b'Z');
+    }
+    let wanted = Customization { network: Vec::new(), ..wish() };
+    let iso = customized(&base, &wanted);
+    assert_eq!(LiveIso::open(iso.as_slice()).unwrap().embedded().unwrap().ignition, Some(CONFIG.into()));
+    assert!(iso != base && reset(&iso) == base);
+    let large = Customization { ignition: Some(large_config(700_000)), ..Default::default() };
+    let problem = LiveIso::open(base.as_slice()).unwrap().plan(&large).unwrap_err().to_string();
+    assert!(problem.contains("cannot grow"), "{problem}");
 }
 
 /// Layouts of real ISOs from 2020 to 2023 lie in the source of the crate that `cargo install` fetched.
