@@ -183,7 +183,7 @@ fn rewrite_igninfo<D: ReadAt>(iso: &Iso<Restored<D>>, length: u64, patch: &mut P
     Ok(())
 }
 
-/// What is now where something will be changed: count, then offset, length and bytes of each piece.
+/// What is now where something will be changed: offset, length and bytes of each piece, one after the other.
 fn encode_pieces(original: &impl ReadAt, changes: &Patch) -> Result<Vec<u8>, ImageError> {
     let mut bytes = Vec::new();
     for (offset, piece) in changes.pieces() {
