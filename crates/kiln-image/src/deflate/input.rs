@@ -55,6 +55,8 @@ impl BitInput {
 
     /// Reads on until the buffer is full or the file ends. What was used is dropped.
     pub(crate) fn fill(&mut self, file: &(impl ReadAt + ?Sized)) -> Result<(), ImageError> {
+        // Bytes that are in `bits` may still be given back: they are not used yet.
+        self.give_back();
         let used = self.next.min(self.filled);
         self.buffer.copy_within(used..self.filled, 0);
         self.origin += used as u64;

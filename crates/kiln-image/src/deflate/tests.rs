@@ -77,6 +77,18 @@ fn compressible() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+#[test]
+fn a_buffer_may_end_within_a_block_header() {
+    let bytes: Vec<u8> = (0..40_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 27) as u8 * (n as u8 & 7)).collect();
+    let flushes: Vec<usize> = (1..80).map(|n| n * 500).collect();
+    let stream = deflate(&bytes, 6, &flushes);
+    for capacity in 128..400 {
+        let (inflated, blocks, _) = inflate(&stream, capacity, 3000).unwrap();
+        assert!(inflated == bytes, "capacity {capacity}");
+        assert!(blocks.len() >= 80);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
