@@ -34,6 +34,10 @@ impl BootEntry {
         if entry.values("options").next().is_none() {
             return Err(ImageError::damaged(part(name), "it has no `options` line"));
         }
+        // What is added behind an open quote would become a part of the argument before it.
+        if entry.values("options").any(|options| options.matches('"').count() % 2 != 0) {
+            return Err(ImageError::damaged(part(name), "the double quotes of its kernel arguments do not pair"));
+        }
         Ok(entry)
     }
 
@@ -124,6 +128,9 @@ mod tests {
         assert_eq!(entry.initrds(), ["/ostree/a/initramfs.img", "/b"]);
         let refused = BootEntry::parse("a.conf", b"title a\n".to_vec()).unwrap_err().to_string();
         assert_eq!(refused, "boot entry `a.conf` is damaged: it has no `options` line");
+        let refused = BootEntry::parse("a.conf", b"options a=\"b\n".to_vec()).unwrap_err().to_string();
+        let expected = "boot entry `a.conf` is damaged: the double quotes of its kernel arguments do not pair";
+        assert_eq!(refused, expected);
         let refused = BootEntry::parse("a.conf", vec![0xff]).unwrap_err().to_string();
         assert_eq!(refused, "boot entry `a.conf` is damaged: it is not text (UTF-8)");
     }

@@ -50,9 +50,7 @@ pub(super) fn edit_raw(
     let (mut patch, mut notes) = plan_change(&before, edited, change)?;
     let original = if patch.is_empty() {
         Original::Same
-    } else if record == Record::Omit {
-        Original::Remembered
-    } else if undo::record(&before, gap, &mut patch)? {
+    } else if record == Record::Omit || undo::record(&before, gap, &mut patch)? {
         Original::Remembered
     } else {
         notes.push(NO_RECORD.to_owned());
