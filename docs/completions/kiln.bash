@@ -106,11 +106,17 @@ _kiln() {
             kiln__subcmd__help__subcmd__image,customize)
                 cmd="kiln__subcmd__help__subcmd__image__subcmd__customize"
                 ;;
+            kiln__subcmd__help__subcmd__image,forget)
+                cmd="kiln__subcmd__help__subcmd__image__subcmd__forget"
+                ;;
             kiln__subcmd__help__subcmd__image,import)
                 cmd="kiln__subcmd__help__subcmd__image__subcmd__import"
                 ;;
             kiln__subcmd__help__subcmd__image,inspect)
                 cmd="kiln__subcmd__help__subcmd__image__subcmd__inspect"
+                ;;
+            kiln__subcmd__help__subcmd__image,list)
+                cmd="kiln__subcmd__help__subcmd__image__subcmd__list"
                 ;;
             kiln__subcmd__help__subcmd__image,network)
                 cmd="kiln__subcmd__help__subcmd__image__subcmd__network"
@@ -187,6 +193,9 @@ _kiln() {
             kiln__subcmd__image,customize)
                 cmd="kiln__subcmd__image__subcmd__customize"
                 ;;
+            kiln__subcmd__image,forget)
+                cmd="kiln__subcmd__image__subcmd__forget"
+                ;;
             kiln__subcmd__image,help)
                 cmd="kiln__subcmd__image__subcmd__help"
                 ;;
@@ -195,6 +204,9 @@ _kiln() {
                 ;;
             kiln__subcmd__image,inspect)
                 cmd="kiln__subcmd__image__subcmd__inspect"
+                ;;
+            kiln__subcmd__image,list)
+                cmd="kiln__subcmd__image__subcmd__list"
                 ;;
             kiln__subcmd__image,network)
                 cmd="kiln__subcmd__image__subcmd__network"
@@ -211,6 +223,9 @@ _kiln() {
             kiln__subcmd__image__subcmd__help,customize)
                 cmd="kiln__subcmd__image__subcmd__help__subcmd__customize"
                 ;;
+            kiln__subcmd__image__subcmd__help,forget)
+                cmd="kiln__subcmd__image__subcmd__help__subcmd__forget"
+                ;;
             kiln__subcmd__image__subcmd__help,help)
                 cmd="kiln__subcmd__image__subcmd__help__subcmd__help"
                 ;;
@@ -219,6 +234,9 @@ _kiln() {
                 ;;
             kiln__subcmd__image__subcmd__help,inspect)
                 cmd="kiln__subcmd__image__subcmd__help__subcmd__inspect"
+                ;;
+            kiln__subcmd__image__subcmd__help,list)
+                cmd="kiln__subcmd__image__subcmd__help__subcmd__list"
                 ;;
             kiln__subcmd__image__subcmd__help,network)
                 cmd="kiln__subcmd__image__subcmd__help__subcmd__network"
@@ -656,7 +674,7 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__help__subcmd__image)
-            opts="inspect customize network reset import compose serve"
+            opts="inspect customize network reset import compose serve list forget"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -697,6 +715,20 @@ _kiln() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        kiln__subcmd__help__subcmd__image__subcmd__forget)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         kiln__subcmd__help__subcmd__image__subcmd__import)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -712,6 +744,20 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__help__subcmd__image__subcmd__inspect)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__image__subcmd__list)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1130,7 +1176,7 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__image)
-            opts="-h -V --help --version inspect customize network reset import compose serve help"
+            opts="-h -V --help --version inspect customize network reset import compose serve list forget help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1144,7 +1190,7 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__image__subcmd__compose)
-            opts="-o -h -V --store --base --host --network --network-dir --ignition --karg-append --karg-delete --force-persist-ip --output --help --version"
+            opts="-o -h -V --store --base --host --network --network-dir --ignition --karg-append --karg-delete --force-persist-ip --output --force --url --expires --sha256 --format --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1188,6 +1234,18 @@ _kiln() {
                     ;;
                 -o)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --expires)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "human json yaml" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1247,8 +1305,34 @@ _kiln() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        kiln__subcmd__image__subcmd__forget)
+            opts="-h -V --store --host --base --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --store)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --base)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         kiln__subcmd__image__subcmd__help)
-            opts="inspect customize network reset import compose serve help"
+            opts="inspect customize network reset import compose serve list forget help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1276,6 +1360,20 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__image__subcmd__help__subcmd__customize)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__image__subcmd__help__subcmd__forget)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1318,6 +1416,20 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__image__subcmd__help__subcmd__inspect)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__image__subcmd__help__subcmd__list)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1430,7 +1542,7 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__image__subcmd__import)
-            opts="-h -V --store --help --version"
+            opts="-h -V --store --name --link --plain --gzip --format --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1438,6 +1550,14 @@ _kiln() {
             case "${prev}" in
                 --store)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "human json yaml" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1454,6 +1574,28 @@ _kiln() {
                 return 0
             fi
             case "${prev}" in
+                --format)
+                    COMPREPLY=($(compgen -W "human json yaml" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__image__subcmd__list)
+            opts="-h -V --store --format --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --store)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --format)
                     COMPREPLY=($(compgen -W "human json yaml" -- "${cur}"))
                     return 0
@@ -1650,7 +1792,7 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__image__subcmd__serve)
-            opts="-h -V --store --listen --help --version"
+            opts="-h -V --store --listen --tls-cert --tls-key --max-connections --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1661,6 +1803,18 @@ _kiln() {
                     return 0
                     ;;
                 --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-cert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-connections)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -135,16 +135,18 @@ complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subc
 complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from help" -f -a "pointer" -d 'Print a pointer config that makes a node fetch its real config'
 complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from help" -f -a "render" -d 'Render a pool\'s MachineConfigs as the machine-config-operator does'
 complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -s h -l help -d 'Print help'
-complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -s V -l version -d 'Print version'
-complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -f -a "inspect" -d 'Show what an image is and what has been put into it'
-complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -f -a "customize" -d 'Write a copy of an image with a machine\'s network, Ignition config and kernel arguments'
-complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -f -a "network" -d 'List, show, extract or remove the network files in an image'
-complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -f -a "reset" -d 'Give an image back its original bytes'
-complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -f -a "import" -d 'Take an image into a store, from which each further host costs kilobytes'
-complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -f -a "compose" -d 'Compose one host\'s image from a base in the store'
-complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -f -a "serve" -d 'Serve the images of a store over HTTP'
-complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve list forget help" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve list forget help" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve list forget help" -f -a "inspect" -d 'Show what an image is and what has been put into it'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve list forget help" -f -a "customize" -d 'Write a copy of an image with a machine\'s network, Ignition config and kernel arguments'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve list forget help" -f -a "network" -d 'List, show, extract or remove the network files in an image'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve list forget help" -f -a "reset" -d 'Give an image back its original bytes'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve list forget help" -f -a "import" -d 'Take an image into a store, from which each further host costs kilobytes'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve list forget help" -f -a "compose" -d 'Compose one host\'s image from a base in the store'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve list forget help" -f -a "serve" -d 'Serve the images of a store over HTTP'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve list forget help" -f -a "list" -d 'List the bases and images of a store'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve list forget help" -f -a "forget" -d 'Remove a host\'s images, or a base, from a store'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and not __fish_seen_subcommand_from inspect customize network reset import compose serve list forget help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from inspect" -l format -d 'How it is printed' -r -f -a "human\t'For reading'
 json\t'One JSON document'
 yaml\t'One YAML document'"
@@ -175,8 +177,15 @@ complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcomm
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from reset" -l force -d 'Replace an existing OUT'
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from reset" -s h -l help -d 'Print help'
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from reset" -s V -l version -d 'Print version'
-complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from import" -l store -d 'Folder of the store' -r -F
-complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from import" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from import" -l store -d 'Folder of the store; made if it is not there' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from import" -l name -d 'Name of the base in the store and in URLs [default: the file\'s name without its extensions]' -r
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from import" -l format -d 'How the result is described' -r -f -a "human\t'For reading'
+json\t'One JSON document'
+yaml\t'One YAML document'"
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from import" -l link -d 'Link the file into the store instead of copying it; nobody may change it afterwards'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from import" -l plain -d 'Store it uncompressed, for clients that take no .gz'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from import" -l gzip -d 'Store it as .gz, compressed once'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from import" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from import" -s V -l version -d 'Print version'
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l store -d 'Folder of the store' -r -F
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l base -d 'Name of the base' -r
@@ -186,14 +195,35 @@ complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcomm
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l ignition -d 'Ignition config of the first boot' -r -F
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l karg-append -d 'Kernel argument to add to every boot' -r
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l karg-delete -d 'Kernel argument to take away from every boot' -r
-complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -s o -l output -d 'Also write the whole image to a file' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -s o -l output -d 'Also write the whole image to a file; `-` is standard output' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l url -d 'Where `kiln image serve` is reached, for the URL' -r
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l expires -d 'How long the URL of an image with secrets works: seconds, or a number with s, m, h or d' -r
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l format -d 'How the result is described' -r -f -a "human\t'For reading'
+json\t'One JSON document'
+yaml\t'One YAML document'"
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l force-persist-ip -d 'Keep the network of the first boot on the installed system even if Ignition brings its own'
-complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l force -d 'Replace an existing OUT'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -l sha256 -d 'Take the sha256 of a live ISO or plain raw disk, too, which reads all of it'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from compose" -s V -l version -d 'Print version'
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from serve" -l store -d 'Folder of the store' -r -F
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from serve" -l listen -d 'Address and port to listen on' -r
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from serve" -l tls-cert -d 'Certificate chain in PEM format; with it, only HTTPS is spoken' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from serve" -l tls-key -d 'Private key of the certificate in PEM format' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from serve" -l max-connections -d 'Connections served at once; more wait' -r
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from serve" -s h -l help -d 'Print help'
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from serve" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from list" -l store -d 'Folder of the store' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from list" -l format -d 'How it is printed' -r -f -a "human\t'For reading'
+json\t'One JSON document'
+yaml\t'One YAML document'"
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from list" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from forget" -l store -d 'Folder of the store' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from forget" -l host -d 'Host whose image is forgotten: all of them, or the one of --base' -r
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from forget" -l base -d 'Base that is forgotten, once no host\'s image is made of it' -r
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from forget" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from forget" -s V -l version -d 'Print version'
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "inspect" -d 'Show what an image is and what has been put into it'
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "customize" -d 'Write a copy of an image with a machine\'s network, Ignition config and kernel arguments'
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "network" -d 'List, show, extract or remove the network files in an image'
@@ -201,6 +231,8 @@ complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcomm
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "import" -d 'Take an image into a store, from which each further host costs kilobytes'
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "compose" -d 'Compose one host\'s image from a base in the store'
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "serve" -d 'Serve the images of a store over HTTP'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "list" -d 'List the bases and images of a store'
+complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "forget" -d 'Remove a host\'s images, or a base, from a store'
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kiln -n "__fish_kiln_using_subcommand completions" -s h -l help -d 'Print help'
 complete -c kiln -n "__fish_kiln_using_subcommand completions" -s V -l version -d 'Print version'
@@ -230,3 +262,5 @@ complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcomma
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from image" -f -a "import" -d 'Take an image into a store, from which each further host costs kilobytes'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from image" -f -a "compose" -d 'Compose one host\'s image from a base in the store'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from image" -f -a "serve" -d 'Serve the images of a store over HTTP'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from image" -f -a "list" -d 'List the bases and images of a store'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from image" -f -a "forget" -d 'Remove a host\'s images, or a base, from a store'

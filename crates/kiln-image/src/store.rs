@@ -20,17 +20,23 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-mod composition;
+mod assembly;
+mod compose;
 mod import;
 mod key;
 mod name;
+mod pages;
+mod prepare;
+mod prepared;
 mod record;
 mod staging;
 mod stored_image;
+mod verify;
 mod write;
 
-pub use composition::Composition;
-pub use import::Placement;
+pub use assembly::Assembly;
+pub use compose::{ComposedImage, Hashing};
+pub use import::{Form, ImportOptions, Placement, Progress};
 pub use key::UrlKey;
 pub use name::{BaseName, HostName};
 pub use record::{BaseKind, BaseRecord, FileRecord, ImageRecord, Piece, PieceOf};

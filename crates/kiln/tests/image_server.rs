@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kiln::image_server::{Limits, Server, Service, route, tls};
 use kiln_image::Segment;
-use kiln_image::store::{BaseKind, BaseName, Composition, HostName, Placement, Store};
+use kiln_image::store::{Assembly, BaseKind, BaseName, HostName, Placement, Store};
 use kiln_testimage::{TempDir, filling::filling};
 use proptest::prelude::*;
 
@@ -56,7 +56,7 @@ impl Served {
                 Segment::Own(own) => whole.extend_from_slice(own),
             }
         }
-        let mut image = Composition::from_segments(&segments);
+        let mut image = Assembly::from_segments(&segments);
         store.put_image(&host("n1"), &base(), &record, &image).unwrap();
         image.confidential = true;
         store.put_image(&host("secret"), &base(), &record, &image).unwrap();
@@ -282,10 +282,10 @@ fn a_host_composed_meanwhile_is_served_at_once() {
     let path = "/images/n9/rhcos.qcow2.gz";
     assert_eq!(served.get(path, "").status(), "404");
     let record = served.store.base(&base()).unwrap().unwrap();
-    let image = Composition::from_segments(&[Segment::Own(b"new".to_vec())]);
+    let image = Assembly::from_segments(&[Segment::Own(b"new".to_vec())]);
     served.store.put_image(&host("n9"), &base(), &record, &image).unwrap();
     assert_eq!(served.get(path, "").text(), "new");
-    let image = Composition::from_segments(&[Segment::Own(b"newer".to_vec())]);
+    let image = Assembly::from_segments(&[Segment::Own(b"newer".to_vec())]);
     served.store.put_image(&host("n9"), &base(), &record, &image).unwrap();
     assert_eq!(served.get(path, "").text(), "newer");
     assert!(served.store.forget_host(&host("n9"), None).unwrap());

@@ -137,7 +137,7 @@ pub(super) fn read_block(disk: &impl ReadAt, header: &Header, offset: u64) -> Re
     disk.read_vec(offset, header.cluster_size() as usize).map_err(ImageError::read(PART))
 }
 
-fn check_distinct(table: &[u64]) -> Result<(), ImageError> {
+pub(super) fn check_distinct(table: &[u64]) -> Result<(), ImageError> {
     let mut offsets: Vec<u64> = table.iter().copied().filter(|&offset| offset != 0).collect();
     offsets.sort_unstable();
     match offsets.windows(2).find(|pair| pair[0] == pair[1]) {

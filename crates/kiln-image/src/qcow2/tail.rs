@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::header::{EXTENSION_UNDO, Header, MAX_REFCOUNT_TABLE_BYTES, PART, entries};
 use super::refcounts::{self, Refcounts};
-use super::undo::{checksum, read_refcount_table, write_record, write_trailer};
+use super::undo::{checksum, checksum_of_blocks, read_refcount_table, write_record, write_trailer};
 use super::{COPIED, Cluster, OFFSET_MASK, Qcow2};
 use crate::ImageError;
 use crate::patch::Patch;
@@ -33,6 +33,7 @@ pub struct TailBase {
     refcount_table: Vec<u64>,
     refcounts: Refcounts,
     checksum: u32,
+    checksum_of_blocks: u32,
 }
 
 /// What becomes of a base file: its first bytes are replaced, its end is continued, the rest stays.
@@ -52,6 +53,24 @@ impl TailBase {
     /// Reads the tables of a file. Refuses files that cannot be edited, and those that Kiln edited before: see
     /// [`super::original`].
     pub fn read(disk: &impl ReadAt) -> Result<TailBase, ImageError> {
+        let mut base = Self::read_start(disk)?;
+        let header = Header::parse(&base.header, base.length)?;
+        base.refcounts = Refcounts::read(disk, &header, &base.refcount_table)?;
+        base.checksum_of_blocks = checksum_of_blocks(disk, &base.header)?;
+        base.layout(&header)?;
+        Ok(base)
+    }
+
+    /// The new first bytes that every edit of this file will have ([`Tail::header`]), from the file's length and its
+    /// first tables alone. The rest of the file need not be there yet.
+    pub fn predict_header(disk: &impl ReadAt) -> Result<Vec<u8>, ImageError> {
+        let base = Self::read_start(disk)?;
+        let header = Header::parse(&base.header, base.length)?;
+        Ok(base.render_header(&header, &base.layout(&header)?))
+    }
+
+    /// Everything but the refcounts.
+    fn read_start(disk: &impl ReadAt) -> Result<TailBase, ImageError> {
         let bytes = Header::read_bytes(disk)?;
         let header = Header::parse(&bytes, disk.len())?;
         header.check_editable(&bytes)?;
@@ -67,16 +86,15 @@ impl TailBase {
         while refcount_table.last() == Some(&0) {
             refcount_table.pop();
         }
-        let base = TailBase {
-            refcounts: Refcounts::read(disk, &header, &refcount_table)?,
+        Ok(TailBase {
+            refcounts: Refcounts::default(),
             checksum: checksum(disk, &bytes)?,
+            checksum_of_blocks: 0,
             header: bytes,
             length: disk.len(),
             l1: entries(&l1),
             refcount_table,
-        };
-        base.layout(&header)?;
-        Ok(base)
+        })
     }
 
     /// Whether the edited file will say how to undo the edit. A header that is full leaves no room for that.
@@ -311,7 +329,7 @@ impl Plan<'_> {
         let tables = bytes.len();
         bytes.extend_from_slice(&self.data);
         if self.base.records_undo() {
-            write_trailer(&mut bytes);
+            write_trailer(&mut bytes, self.base.checksum_of_blocks);
         }
         Tail { header: self.base.render_header(header, &self.layout), offset: self.base.length, bytes, tables }
     }

@@ -4,15 +4,16 @@
 //! bytes and length, so that writing the former and cutting at the latter gives the original file, byte for byte.
 //!
 //! A virtual machine that was started from the edited file has written into it, and cutting that would give something that
-//! was never there. So there are two checksums: in the record, of the original's header, L1 table, refcount table and refcount
-//! blocks, which is the same for all edits of a base; and in the file's last bytes, of the tail. Whoever takes or frees a
-//! cluster changes a refcount block, and that is either an old one or in the tail; a guest that mounts what was edited
-//! changes a cluster in the tail. Such a file is refused.
+//! was never there. So there are two checksums: in the record, of the original's header, L1 table and refcount table, which is
+//! the same for all edits of a base; and in the file's last bytes, of the tail and the original's refcount blocks. Whoever
+//! takes or frees a cluster changes a refcount block, and that is either an old one or in the tail; a guest that mounts what
+//! was edited changes a cluster in the tail. Such a file is refused. The record speaks only of what lies at the beginning of
+//! files that `qemu-img convert` writes: a compressed base is then hashed in the same pass that inflates it.
 //! Not noticed: a write over clusters that were in use before and that the edit left alone, if there was no other write.
 
 use super::Qcow2;
 use super::header::{EXTENSION_UNDO, Header, PART, be_u32, be_u64, entries};
-use super::refcounts::read_block;
+use super::refcounts::{check_distinct, read_block};
 use crate::ImageError;
 use crate::patch::{Patch, Patched};
 use crate::read_at::{ReadAt, Window};
@@ -53,12 +54,13 @@ impl<D: ReadAt> Qcow2<D> {
             original[88..96].copy_from_slice(&record[24..32]);
         }
         let undo = Undo { header: original, length: be_u64(record, 32) };
-        if !trailer_fits(disk, undo.length)? {
-            return Err(written_since());
-        }
         let view = undo.original(disk).map_err(|_| written_since())?;
-        match checksum(&view, &undo.header) {
-            Ok(sum) if sum == be_u32(record, 20) => Ok(Some(undo)),
+        let fits = || -> Result<bool, ImageError> {
+            Ok(checksum(&view, &undo.header)? == be_u32(record, 20)
+                && trailer_fits(disk, undo.length, checksum_of_blocks(&view, &undo.header)?)?)
+        };
+        match fits() {
+            Ok(true) => Ok(Some(undo)),
             Err(error @ ImageError::Read { .. }) => Err(error),
             _ => Err(written_since()),
         }
@@ -107,14 +109,16 @@ pub(super) fn write_record(bytes: &mut [u8], original: &Header, length: u64, che
 }
 
 /// Puts the checksum of a tail behind it. No table refers to these bytes: to qemu they are free.
-pub(super) fn write_trailer(tail: &mut Vec<u8>) {
-    let sum = crc32fast::hash(tail);
+pub(super) fn write_trailer(tail: &mut Vec<u8>, blocks: u32) {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(tail);
+    sum.update(&blocks.to_be_bytes());
     tail.extend_from_slice(TRAILER);
-    tail.extend_from_slice(&sum.to_be_bytes());
+    tail.extend_from_slice(&sum.finalize().to_be_bytes());
 }
 
-/// Whether the tail that begins here is as it was written.
-fn trailer_fits(disk: &impl ReadAt, start: u64) -> Result<bool, ImageError> {
+/// Whether the tail that begins here, and the blocks of this checksum, are as they were written.
+fn trailer_fits(disk: &impl ReadAt, start: u64, blocks: u32) -> Result<bool, ImageError> {
     let Some(end) =
         disk.len().checked_sub(12).filter(|&end| start <= end && end - start <= super::MAX_TAIL + (2 << 20))
     else {
@@ -129,22 +133,31 @@ fn trailer_fits(disk: &impl ReadAt, start: u64) -> Result<bool, ImageError> {
         sum.update(chunk);
         at += chunk.len() as u64;
     }
+    sum.update(&blocks.to_be_bytes());
     let trailer = disk.read_vec(end, 12).map_err(ImageError::read("qcow2 tail"))?;
     Ok(trailer.starts_with(TRAILER) && be_u32(&trailer, 8) == sum.finalize())
 }
 
-/// Of what every edit sets free: see the head of this file.
+/// Of the tables that every edit sets free: see the head of this file.
 pub(super) fn checksum(disk: &impl ReadAt, bytes: &[u8]) -> Result<u32, ImageError> {
     let header = Header::parse(bytes, disk.len())?;
     let mut sum = crc32fast::Hasher::new();
     sum.update(bytes);
     let l1 = disk.read_vec(header.l1_offset, header.l1_size as usize * 8).map_err(ImageError::read("L1 table"))?;
     sum.update(&l1);
-    let table = read_refcount_table(disk, &header)?;
-    for offset in entries(&table).into_iter().filter(|&offset| offset != 0) {
+    sum.update(&read_refcount_table(disk, &header)?);
+    Ok(sum.finalize())
+}
+
+/// Of the refcount blocks, wherever they lie.
+pub(super) fn checksum_of_blocks(disk: &impl ReadAt, bytes: &[u8]) -> Result<u32, ImageError> {
+    let header = Header::parse(bytes, disk.len())?;
+    let table = entries(&read_refcount_table(disk, &header)?);
+    check_distinct(&table)?;
+    let mut sum = crc32fast::Hasher::new();
+    for offset in table.into_iter().filter(|&offset| offset != 0) {
         sum.update(&read_block(disk, &header, offset)?);
     }
-    sum.update(&table);
     Ok(sum.finalize())
 }
 

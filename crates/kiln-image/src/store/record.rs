@@ -129,8 +129,8 @@ impl Piece {
 
 impl BaseRecord {
     /// A record of today's format.
-    pub fn new(kind: BaseKind, file: FileRecord, sha256: [u8; 32], identity: [u8; 32], source: String) -> Self {
-        BaseRecord { format: FORMAT, kind, file, sha256: hex(&sha256), identity: hex(&identity), source }
+    pub fn new(kind: BaseKind, file: FileRecord, sha256: String, identity: String, source: String) -> Self {
+        BaseRecord { format: FORMAT, kind, file, sha256, identity, source }
     }
 }
 

@@ -17,6 +17,7 @@ mod progress;
 mod reset;
 mod serve;
 mod sparse;
+mod stored;
 mod wish;
 mod write;
 
@@ -40,6 +41,10 @@ pub enum ImageCommand {
     Compose(compose::ComposeArgs),
     /// Serve the images of a store over HTTP
     Serve(serve::ServeArgs),
+    /// List the bases and images of a store
+    List(stored::ListArgs),
+    /// Remove a host's images, or a base, from a store
+    Forget(stored::ForgetArgs),
 }
 
 /// What goes into an image; the same for files and for the store.
@@ -156,5 +161,7 @@ pub fn run(command: &ImageCommand) -> Result<Outcome, Failure> {
         ImageCommand::Import(args) => import::run(args),
         ImageCommand::Compose(args) => compose::run(args),
         ImageCommand::Serve(args) => serve::run(args),
+        ImageCommand::List(args) => stored::list(args),
+        ImageCommand::Forget(args) => stored::forget(args),
     }
 }

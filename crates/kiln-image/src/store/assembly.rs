@@ -11,7 +11,7 @@ use crate::segment::Segment;
 
 /// Pieces in the order in which they make up an image.
 #[derive(Debug, Clone, Default)]
-pub struct Composition {
+pub struct Assembly {
     pieces: Vec<Piece>,
     own: Vec<u8>,
     /// sha256 of all bytes, when it is known.
@@ -20,17 +20,17 @@ pub struct Composition {
     pub confidential: bool,
 }
 
-impl Composition {
+impl Assembly {
     /// The segments of an edit.
-    pub fn from_segments(segments: &[Segment]) -> Composition {
-        let mut composition = Composition::default();
+    pub fn from_segments(segments: &[Segment]) -> Assembly {
+        let mut assembly = Assembly::default();
         for segment in segments {
             match segment {
-                Segment::Base(range) => composition.push(PieceOf::Base, range.clone()),
-                Segment::Own(bytes) => composition.push_own(bytes),
+                Segment::Base(range) => assembly.push(PieceOf::Base, range.clone()),
+                Segment::Own(bytes) => assembly.push_own(bytes),
             }
         }
-        composition
+        assembly
     }
 
     /// Goes on with bytes of the base, or with what all hosts share.
@@ -55,9 +55,9 @@ impl Store {
         host: &HostName,
         base: &BaseName,
         record: &BaseRecord,
-        image: &Composition,
+        image: &Assembly,
     ) -> Result<ImageRecord, ImageError> {
-        let Composition { pieces, own, sha256, confidential } = image;
+        let Assembly { pieces, own, sha256, confidential } = image;
         let etag = match sha256 {
             Some(sum) => hex(sum),
             None => etag_of_pieces(&record.identity, pieces, own),

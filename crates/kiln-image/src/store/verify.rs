@@ -1,0 +1,137 @@
+//! The joints of a composed .gz, read back before anybody is given one.
+//!
+//! What lies between the joints are the base's own bits, which the import has inflated and checked. At the joints bits
+//! were put together anew, so the stream is inflated there: from its beginning past the first joint, and from the last
+//! checkpoint past the last joint to the end.
+
+use std::io;
+
+use crate::digest::crc32_combine;
+use crate::error::ImageError;
+use crate::gz_index::GzIndex;
+use crate::gzip::{Event, GzStream};
+use crate::patch::Patch;
+use crate::read_at::ReadAt;
+use crate::segment::{Composed, Segment};
+use crate::splice::{self, OpenStream};
+
+/// So much is inflated behind the first joint: more than the 32 KiB that later blocks can refer back to.
+const BEHIND_JOINT: u64 = 256 << 10;
+
+/// Composes a stream with this tail and inflates it around its joints. `disk` is what the base holds.
+pub(super) fn read_joints(
+    file: &impl ReadAt,
+    index: &GzIndex,
+    open: &OpenStream,
+    disk: &impl ReadAt,
+    header: &Patch,
+    tail: &[u8],
+) -> Result<(), ImageError> {
+    let mut segments = open.segments.clone();
+    segments.push(Segment::Own(splice::close(open.crc32, open.inflated_len, tail)?));
+    let last = last_base_segment(&segments);
+    let composed = Composed::new(file, segments).map_err(ImageError::read("composed image"))?;
+    let mut expected = Expected { disk, header, tail, position: 0 };
+    let mut stream = GzStream::new(&composed)?;
+    // Without a part of the base that is kept, the whole stream is new and read to its end.
+    let until = last.as_ref().map(|_| (header.byte_count() + (1 << 16)).max(BEHIND_JOINT) * 2);
+    expected.follow(&mut stream, &composed, until)?;
+    let Some((kept, place)) = last else { return Ok(()) };
+    // The last place to start from whose block is within the part of the base that is kept.
+    let Some(start) = index.checkpoints.iter().rfind(|checkpoint| {
+        let byte = checkpoint.bit / 8;
+        kept.start <= byte && byte < kept.end
+    }) else {
+        let mut stream = GzStream::new(&composed)?;
+        return Expected { disk, header, tail, position: 0 }.follow(&mut stream, &composed, None);
+    };
+    // Seen from the base, the composed file begins later or earlier by whole bytes.
+    let view = Moved { inner: &composed, place, base: kept.start };
+    let mut stream = start.start(&view)?;
+    let mut expected = Expected { disk, header, tail, position: start.offset };
+    expected.follow(&mut stream, &view, None)?;
+    let crc32 = crc32_combine(open.crc32, crc32fast::hash(tail), tail.len() as u64);
+    let end = composed.read_vec(composed.len() - 8, 4).map_err(ImageError::read("composed image"))?;
+    if end == crc32.to_le_bytes() { Ok(()) } else { Err(wrong(composed.len())) }
+}
+
+/// The last part of the base that is kept, and where it lies in the composed file.
+fn last_base_segment(segments: &[Segment]) -> Option<(std::ops::Range<u64>, u64)> {
+    let mut at = 0;
+    let mut last = None;
+    for segment in segments {
+        if let Segment::Base(range) = segment {
+            last = Some((range.clone(), at));
+        }
+        at += segment.len();
+    }
+    last
+}
+
+/// What the stream must hold.
+struct Expected<'e, D> {
+    disk: &'e D,
+    header: &'e Patch,
+    tail: &'e [u8],
+    position: u64,
+}
+
+impl<D: ReadAt> Expected<'_, D> {
+    /// Inflates until the stream's end, or until so many bytes are read.
+    fn follow(&mut self, stream: &mut GzStream, file: &impl ReadAt, until: Option<u64>) -> Result<(), ImageError> {
+        let end = self.disk.len() + self.tail.len() as u64;
+        loop {
+            let event = stream.step(file)?;
+            if matches!(event, Event::Chunk | Event::MemberEnd(_)) {
+                let chunk = stream.chunk();
+                if chunk != self.bytes(chunk.len())? {
+                    return Err(wrong(self.position));
+                }
+                self.position += chunk.len() as u64;
+            }
+            match event {
+                Event::MemberEnd(_) | Event::End if self.position == end => return Ok(()),
+                Event::MemberEnd(_) | Event::End => return Err(wrong(self.position)),
+                _ if until.is_some_and(|until| self.position >= until) => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+
+    fn bytes(&self, length: usize) -> Result<Vec<u8>, ImageError> {
+        let read = |error| ImageError::read("base")(error);
+        let of_disk = (self.disk.len().saturating_sub(self.position)).min(length as u64) as usize;
+        let mut bytes = self.disk.read_vec(self.position.min(self.disk.len()), of_disk).map_err(read)?;
+        self.header.apply(self.position, &mut bytes);
+        let from = (self.position + of_disk as u64 - self.disk.len().min(self.position + of_disk as u64)) as usize;
+        let of_tail = self.tail.get(from..from + length - of_disk).ok_or_else(|| wrong(self.position))?;
+        bytes.extend_from_slice(of_tail);
+        Ok(bytes)
+    }
+}
+
+/// A file seen from another beginning.
+struct Moved<'m, D> {
+    inner: &'m D,
+    place: u64,
+    base: u64,
+}
+
+impl<D: ReadAt> ReadAt for Moved<'_, D> {
+    fn len(&self) -> u64 {
+        self.inner.len() - self.place + self.base
+    }
+
+    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let offset = (offset + self.place).checked_sub(self.base).ok_or(io::ErrorKind::UnexpectedEof)?;
+        self.inner.read_exact_at(offset, buffer)
+    }
+}
+
+fn wrong(at: u64) -> ImageError {
+    ImageError::refused(
+        "composed image",
+        format!("read back, it differs from what it should hold at byte {at}; this is a mistake in Kiln"),
+        "please report it with the image; import it with --plain meanwhile",
+    )
+}
