@@ -29,8 +29,10 @@ fn host(name: &str) -> HostName {
 fn wish(number: usize) -> Customization {
     let file = |index: usize| NamedFile {
         name: format!("eno{index}.nmconnection"),
-        bytes: format!("[connection]\nid=eno{index}\ntype=ethernet\n[ipv4]\nmethod=manual\naddress1=10.0.{number}.{index}/24\n")
-            .into_bytes(),
+        bytes: format!(
+            "[connection]\nid=eno{index}\ntype=ethernet\n[ipv4]\nmethod=manual\naddress1=10.0.{number}.{index}/24\n"
+        )
+        .into_bytes(),
     };
     Customization { network: (0..4).map(file).collect(), ..Customization::default() }
 }
@@ -236,7 +238,8 @@ fn what_cannot_be_used_is_refused_and_leaves_nothing() {
     }
     let folder = TempDir::new("store");
     let store = Store::create(&folder.join("store")).unwrap();
-    let import = |path: &Path, options| store.import(path, &base(), options, &mut |_, _| {}).map_err(|error| error.to_string());
+    let import =
+        |path: &Path, options| store.import(path, &base(), options, &mut |_, _| {}).map_err(|error| error.to_string());
     let as_it_came = ImportOptions::default();
     let raw = disk_file(&folder, &Disk::default());
     let gz = packed(&folder, Packing::Gzip(1), &raw);
