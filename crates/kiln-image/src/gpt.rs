@@ -140,9 +140,9 @@ fn parse(disk: &impl ReadAt, sector_size: u64, sector: &[u8]) -> Result<Gpt, Ima
     let first_entry = le_u64(sector, 72);
     let start = first_entry.checked_mul(sector_size).filter(|&start| start >= 2 * sector_size);
     let start = start.ok_or_else(|| header(format!("the entries cannot begin in sector {first_entry}")))?;
-    let entries = disk.read_vec(start, bytes as usize).map_err(ImageError::read("GPT entries"))?;
+    let entries = disk.read_vec(start, bytes as usize).map_err(ImageError::read("GPT entry table"))?;
     if crc32fast::hash(&entries) != le_u32(sector, 88) {
-        return Err(ImageError::damaged("GPT entries", "their checksum does not fit"));
+        return Err(ImageError::damaged("GPT entry table", "its checksum does not fit"));
     }
     let mut partitions = Vec::new();
     for (number, entry) in (1..).zip(entries.chunks_exact(entry_size as usize)) {
@@ -191,7 +191,7 @@ fn check_places(partitions: &[Partition], entries: Range<u64>) -> Result<(), Ima
         .map(|partition| (partition.start, partition.length, format!("GPT partition {}", partition.number)))
         .collect();
     places.push((0, 1, "the boot sector".into()));
-    places.push((entries.start, entries.end - entries.start, "GPT entries".into()));
+    places.push((entries.start, entries.end - entries.start, "the GPT entry table".into()));
     places.sort();
     for pair in places.windows(2) {
         if pair[0].0 + pair[0].1 > pair[1].0 {
@@ -298,7 +298,7 @@ mod tests {
                 "GPT header is damaged: 128 entries of 129 bytes are not a table that any tool writes",
             ),
             (|disk| disk[1024 + 40] = 100, "GPT partition 2 is damaged: it overlaps GPT partition 1"),
-            (|disk| disk[1024 + 32] = 20, "GPT partition 1 is damaged: it overlaps GPT entries"),
+            (|disk| disk[1024 + 32] = 20, "GPT partition 1 is damaged: it overlaps the GPT entry table"),
             (|disk| disk[1024 + 32] = 120, "GPT partition 1 is damaged: it goes from sector 120 to 99"),
             (
                 |disk| disk[1024 + 128 + 41] = 1,
@@ -314,8 +314,8 @@ mod tests {
         let plain: [(Change, &str); 5] = [
             (|disk| disk[512 + 12] = 91, "GPT header is damaged: it says it is 91 bytes long, not 92 to 512"),
             (|disk| disk[512 + 40] = 9, "GPT header is damaged: its checksum does not fit"),
-            (|disk| disk[1024 + 60] = 9, "GPT entries is damaged: their checksum does not fit"),
-            (|disk| disk.truncate(2000), "GPT entries is damaged: the image ends before it"),
+            (|disk| disk[1024 + 60] = 9, "GPT entry table is damaged: its checksum does not fit"),
+            (|disk| disk.truncate(2000), "GPT entry table is damaged: the image ends before it"),
             (
                 |disk| disk[512] = 0,
                 "disk: it has no GPT partition table; use the image of a whole CoreOS disk (qemu, openstack, metal or metal4k)",
