@@ -8,11 +8,12 @@
 )]
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
 use kiln_testimage::{
-    CopyNetwork, Disk, Initramfs, Layout, LiveIso, Packing, Qcow2Options, TempDir, boot, disk, live_iso, pack,
+    Boot, CopyNetwork, Disk, Initramfs, Layout, LiveIso, Packing, Qcow2Options, TempDir, boot, disk, live_iso, pack,
     require_all, run, to_qcow2, unpack,
 };
 
@@ -99,6 +100,8 @@ fn a_raw_disk_is_customised_and_reset() {
         let layout = write_disk(&folder, "base.raw", &Disk { sector_size, ..Disk::default() });
         customize(&folder, "base.raw", "host.raw");
         check_boot(&folder.join("host.raw"), &layout, &folder);
+        let blocks = |name: &str| fs::metadata(folder.join(name)).unwrap().blocks();
+        assert!(blocks("host.raw") < blocks("base.raw") + 4096, "holes stay holes");
         fs::remove_file(folder.join("host.raw")).unwrap();
         check_round_trip(&folder, "base.raw", "host.raw");
     }
@@ -231,7 +234,7 @@ fn network_files_go_where_the_image_looks_for_them() {
         let layout = write_disk(
             &folder,
             "base.raw",
-            &Disk { boot: kiln_testimage::Boot { initramfs, ..Default::default() }, ..Disk::default() },
+            &Disk { boot: Boot { initramfs, ..Default::default() }, ..Disk::default() },
         );
         let before = boot_of(&folder.join("base.raw"), &layout, &folder);
         let path = format!("/{}/{}", boot::OSTREE, boot::INITRAMFS);
@@ -262,4 +265,77 @@ fn network_files_go_where_the_image_looks_for_them() {
         done(&folder, &["image", "reset", "host.raw"]);
         assert_eq!(sha256(&folder.join("host.raw")), sha256(&folder.join("base.raw")));
     }
+}
+
+#[test]
+fn a_customised_disk_that_somebody_compressed_is_reset_too() {
+    if !able("a_customised_disk_that_somebody_compressed_is_reset_too", &[("qemu-img", "qemu-utils")]) {
+        return;
+    }
+    let folder = folder("compressed");
+    write_disk(&folder, "base.raw", &Disk::default());
+    to_qcow2(&folder.join("base.raw"), &folder.join("base.qcow2"), &Qcow2Options::default());
+    for name in ["base.raw", "base.qcow2"] {
+        done(
+            &folder,
+            &["image", "customize", name, "-o", "host", "--karg-append", "quiet", "--network", "bond.yaml", "--force"],
+        );
+        pack(Packing::Gzip(6), &folder.join("host"), &folder.join("host.gz"));
+        let said = kiln(&folder, &["image", "reset", "host.gz", "-o", "reset.gz", "--force"]);
+        let note = "note: the disk is the original to the byte; the .gz around it is compressed anew\n";
+        assert_eq!((said.exit, said.complaints.as_str()), (0, note), "{name}");
+        tool("gzip", &["-t"], &[&folder.join("reset.gz")]);
+        unpack(&folder.join("reset.gz"), &folder.join("reset"));
+        assert_eq!(sha256(&folder.join("reset")), sha256(&folder.join(name)), "{name}");
+        // Customising it again starts from the original disk as well.
+        done(&folder, &[&["image", "customize", "host.gz", "-o", "again.gz", "--force"], &ALL[..]].concat());
+        done(&folder, &[&["image", "customize", name, "-o", "again", "--force"], &ALL[..]].concat());
+        unpack(&folder.join("again.gz"), &folder.join("again.plain"));
+        assert_eq!(sha256(&folder.join("again.plain")), sha256(&folder.join("again")), "{name}");
+    }
+}
+
+#[test]
+fn what_others_put_there_stays_or_is_taken_out_by_meaning() {
+    if !able("what_others_put_there_stays_or_is_taken_out_by_meaning", &[("qemu-img", "qemu-utils")]) {
+        return;
+    }
+    let folder = folder("others");
+    let keyfile = b"[connection]\nid=a\ntype=ethernet\n".to_vec();
+    let extra = vec![
+        ("coreos-firstboot-network/a.nmconnection".to_owned(), keyfile),
+        ("ignition/config.ign".to_owned(), IGNITION.into()),
+    ];
+    let layout = write_disk(&folder, "base.raw", &Disk { boot: Boot { extra, ..Boot::default() }, ..Disk::default() });
+    let said = kiln(
+        &folder,
+        &["image", "customize", "base.raw", "-o", "kargs.raw", "--karg-append", "rw", "--karg-append", "audit=0"],
+    );
+    let expected = "note: the image has network files that Kiln did not put there (a.nmconnection); they stay\n\
+                    note: the image has an Ignition config that Kiln did not put there; it stays\n\
+                    note: kernel argument `rw` was there already; it was not added again\n";
+    assert_eq!((said.exit, said.complaints.as_str()), (0, expected));
+    done(&folder, &["image", "customize", "base.raw", "-o", "host.raw", "--network", "bond.yaml"]);
+    assert_eq!(done(&folder, &["image", "network", "host.raw", "list"]).lines().collect::<Vec<_>>(), NETWORK_NAMES);
+    done(&folder, &["image", "reset", "host.raw"]);
+    assert_eq!(sha256(&folder.join("host.raw")), sha256(&folder.join("base.raw")));
+    to_qcow2(&folder.join("base.raw"), &folder.join("base.qcow2"), &Qcow2Options::default());
+    pack(Packing::Gzip(1), &folder.join("base.qcow2"), &folder.join("base.qcow2.gz"));
+    pack(Packing::Gzip(1), &folder.join("base.raw"), &folder.join("base.raw.gz"));
+    for name in ["base.raw", "base.qcow2", "base.raw.gz", "base.qcow2.gz"] {
+        let clean = format!("clean-{name}");
+        done(&folder, &["image", "reset", name, "-o", &clean]);
+        let before = sha256(&folder.join(&clean));
+        assert_eq!(done(&folder, &["image", "network", &clean, "list"]), "");
+        done(&folder, &["image", "reset", &clean]);
+        assert_eq!(sha256(&folder.join(&clean)), before, "a second reset brings nothing back: {name}");
+    }
+    tool("qemu-img", &["check"], &[&folder.join("clean-base.qcow2")]);
+    let said = kiln(&folder, &["image", "reset", "base.raw", "-o", "clean.raw"]);
+    assert_eq!(said.exit, 0, "{}", said.complaints);
+    assert!(said.complaints.contains("the image does not remember its original"), "{}", said.complaints);
+    assert!(said.complaints.contains("may still lie in unused blocks"), "{}", said.complaints);
+    let boot = boot_of(&folder.join("clean.raw"), &layout, &folder);
+    let listed = tool("debugfs", &["-R", "ls -p /"], &[&boot]);
+    assert!(!listed.contains("/coreos-firstboot-network/") && !listed.contains("/ignition/"), "{listed}");
 }

@@ -50,6 +50,9 @@ pub(super) fn edit_raw(
     let (mut patch, mut notes) = plan_change(&before, edited, change)?;
     let original = if patch.is_empty() {
         Original::Same
+    } else if matches!(change, Change::Reset) {
+        // What was there before is what the user wants to be rid of: a second reset must not bring it back.
+        Original::Lost
     } else if record == Record::Omit || undo::record(&before, gap, &mut patch)? {
         Original::Remembered
     } else {
@@ -95,8 +98,11 @@ pub(super) fn edit_qcow2(
         return Ok(QcowEdit { segments: segments.collect(), notes, original: Original::Same, ends: None });
     }
     let base = TailBase::read(&before)?;
-    let tail = base.plan(&before, &patch)?;
-    let original = if base.records_undo() {
+    let mut tail = base.plan(&before, &patch)?;
+    let original = if matches!(change, Change::Reset) {
+        tail.forget_original();
+        Original::Lost
+    } else if base.records_undo() {
         Original::Remembered
     } else {
         notes.push(NO_RECORD.to_owned());

@@ -1,6 +1,6 @@
 //! Disks inside gzip: inflated once to find everything, and kept compressed where nothing changes.
 
-use super::disk::{Record, edit_qcow2, edit_raw};
+use super::disk::{NO_RECORD, Record, edit_qcow2, edit_raw};
 use super::{Bytes, Change, Composition, Original, Packing, Progress, composed};
 use crate::format::Content;
 use crate::gz_index::{GzDisk, GzIndex, scan};
@@ -10,6 +10,9 @@ use crate::{Composed, ImageError, Patch, ReadAt, Segment};
 /// Said where the disk inside can be restored to the byte and the .gz around it cannot.
 const ANEW: &str = "the original .gz does not fit into the header of the new one: `kiln image reset` will restore the disk in it, \
                     compressed in another way";
+
+/// Said where somebody compressed a customised disk: nobody knows how the original would have been compressed.
+const SAME_DISK: &str = "the disk is the original to the byte; the .gz around it is compressed anew";
 
 pub(super) fn plan<'a>(
     file: &'a (impl ReadAt + Sync),
@@ -55,6 +58,11 @@ fn plan_raw<'a>(
         drop(disk);
         return Ok(Composition { image: base, packing: Packing::AsIs, notes: edit.notes, original: edit.original });
     }
+    if edit.original == Original::Lost {
+        drop(disk);
+        let open = splice::open(&base, index, &edit.patch, Undo::Omit)?;
+        return spliced(base, open, &[], edit.notes, Original::Lost);
+    }
     if !edit.remembered {
         let open = splice::open(&base, index, &edit.patch, Undo::Keep)?;
         if open.can_be_restored {
@@ -65,9 +73,13 @@ fn plan_raw<'a>(
     // The original file does not fit into the header, or is not this one: then the disk inside remembers itself.
     let mut edit = edit_raw(&disk, edited, change, Record::Keep)?;
     drop(disk);
-    if edit.original == Original::Remembered {
-        edit.notes.push(ANEW.to_owned());
-        edit.original = Original::Lost;
+    match edit.original {
+        Original::Same => edit.notes.push(SAME_DISK.to_owned()),
+        Original::Remembered => {
+            edit.notes.push(ANEW.to_owned());
+            edit.original = Original::Lost;
+        }
+        Original::Lost => {}
     }
     let open = splice::open(&base, index, &edit.patch, Undo::Omit)?;
     spliced(base, open, &[], edit.notes, edit.original)
@@ -86,8 +98,13 @@ fn plan_qcow2<'a>(
         Some((header, tail)) => {
             let mut patch = Patch::new();
             patch.write(0, &header);
-            let open = splice::open(&base, index, &patch, Undo::Keep)?;
-            if !open.can_be_restored {
+            let undo = if matches!(change, Change::Reset) { Undo::Omit } else { Undo::Keep };
+            let open = splice::open(&base, index, &patch, undo)?;
+            if open.can_be_restored {
+                // Whatever the disk inside remembers, the .gz remembers all of it.
+                edit.notes.retain(|note| note != NO_RECORD);
+                edit.original = Original::Remembered;
+            } else if undo == Undo::Keep {
                 edit.notes.push(ANEW.to_owned());
                 edit.original = Original::Lost;
             }
@@ -97,12 +114,17 @@ fn plan_qcow2<'a>(
             Ok(Composition { image: base, packing: Packing::AsIs, notes: edit.notes, original: edit.original })
         }
         // The file inside gets shorter, which no splice can do.
-        None => Ok(Composition {
-            image: composed(Box::new(GzDisk::with_index(base, index)), edit.segments)?,
-            packing: Packing::Gzip,
-            notes: edit.notes,
-            original: edit.original,
-        }),
+        None => {
+            if edit.original == Original::Same {
+                edit.notes.push(SAME_DISK.to_owned());
+            }
+            Ok(Composition {
+                image: composed(Box::new(GzDisk::with_index(base, index)), edit.segments)?,
+                packing: Packing::Gzip,
+                notes: edit.notes,
+                original: edit.original,
+            })
+        }
     }
 }
 

@@ -49,6 +49,20 @@ pub struct Tail {
     pub tables: usize,
 }
 
+impl Tail {
+    /// Takes the record of the original out of the header again: for an edit that nobody should take back.
+    pub fn forget_original(&mut self) {
+        let length = self.offset + self.bytes.len() as u64;
+        let record = Header::parse(&self.header, length).ok().and_then(|header| header.extension(EXTENSION_UNDO));
+        if let Some(record) = record
+            && let Some(bytes) = self.header.get_mut(record.start - 8..record.end)
+        {
+            // The record is the last extension, and zeros end the list.
+            bytes.fill(0);
+        }
+    }
+}
+
 impl TailBase {
     /// Reads the tables of a file. Refuses files that cannot be edited, and those that Kiln edited before: see
     /// [`super::original`].
