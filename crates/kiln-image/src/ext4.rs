@@ -243,7 +243,7 @@ impl<D: ReadAt> Ext4<D> {
 
     fn lookup(&self, directory: &Inode, name: &[u8]) -> Result<Option<Inode>, ImageError> {
         for block in self.directory_blocks(directory)? {
-            let (_, bytes) = self.read_directory_block(directory, block)?;
+            let bytes = self.read_directory_block(directory, block)?;
             for record in records(&bytes) {
                 let record = record.map_err(|problem| directory.damaged(problem))?;
                 if record.name == name {
@@ -258,7 +258,7 @@ impl<D: ReadAt> Ext4<D> {
     fn read_names(&self, directory: &Inode) -> Result<Vec<(Vec<u8>, u32)>, ImageError> {
         let mut names = Vec::new();
         for block in self.directory_blocks(directory)? {
-            let (_, bytes) = self.read_directory_block(directory, block)?;
+            let bytes = self.read_directory_block(directory, block)?;
             for record in records(&bytes) {
                 let record = record.map_err(|problem| directory.damaged(problem))?;
                 names.push((record.name.to_vec(), record.inode));
@@ -294,11 +294,11 @@ impl<D: ReadAt> Ext4<D> {
     }
 
     /// One block of a directory, its checksum proven.
-    fn read_directory_block(&self, directory: &Inode, block: u64) -> Result<(u64, Vec<u8>), ImageError> {
+    fn read_directory_block(&self, directory: &Inode, block: u64) -> Result<Vec<u8>, ImageError> {
         let bytes = self.read_block(block)?;
         let indexed = directory.has_flag(flag::INDEXED);
         self.layout(directory).verify(&bytes, indexed).map_err(|problem| directory.damaged(problem))?;
-        Ok((block, bytes))
+        Ok(bytes)
     }
 
     fn layout(&self, directory: &Inode) -> Layout {

@@ -177,12 +177,13 @@ impl Inode {
         self.put_time(0x10, 0x88, timestamp);
     }
 
-    /// Marks a file without names as deleted. A time of zero would mean "in use".
-    pub fn delete(&mut self, timestamp: u32) {
+    /// Marks a file without names as deleted. A time that could be an inode's number would make it a link in the list
+    /// of orphans, so the time is never that early.
+    pub fn delete(&mut self, superblock: &Superblock, timestamp: u32) {
         self.set_links(0);
         self.set_size(0);
         self.set_sectors(0);
-        put_u32(&mut self.raw, 0x14, timestamp.max(1));
+        put_u32(&mut self.raw, 0x14, timestamp.max(superblock.inodes()));
         put_u32(&mut self.raw, 0x68, 0);
         put_u16(&mut self.raw, 0x76, 0);
     }

@@ -16,7 +16,7 @@ pub const EXT2: &[&str] =
     &["-b", "1024", "-O", "^has_journal,^extent,^huge_file,^flex_bg,^metadata_csum,^64bit,^dir_nlink,^extra_isize"];
 
 /// Names, sizes in MiB and options of mke2fs.
-pub const MAKES: [(&str, u64, &[&str]); 16] = [
+pub const MAKES: [(&str, u64, &[&str]); 17] = [
     ("CoreOS", 384, &["-L", "boot", "-O", "metadata_csum_seed"]),
     ("CoreOS with small inodes", 384, &["-I", "128", "-O", "metadata_csum_seed"]),
     ("1 KiB blocks without a seed", 32, &["-b", "1024"]),
@@ -32,6 +32,7 @@ pub const MAKES: [(&str, u64, &[&str]); 16] = [
     ("no kinds in directories", 32, &["-O", "^filetype"]),
     ("each group has its own tables", 64, &["-b", "1024", "-O", "^flex_bg,^resize_inode"]),
     ("descriptors spread", 64, &["-b", "1024", "-O", "meta_bg,^resize_inode"]),
+    ("64 KiB blocks", 64, &["-b", "65536"]),
     ("small", 4, &["-b", "1024"]),
 ];
 
@@ -111,10 +112,12 @@ fn a_hashed_directory_takes_and_loses_names() {
         return;
     }
     let scratch = Scratch::new();
-    let folder = scratch.folder.join("start");
-    let start = sample(5000);
-    tree::write(&start, &folder);
-    for options in [&["-b", "1024"] as &[&str], &["-b", "4096"], &["-b", "1024", "-O", "^metadata_csum"]] {
+    let makes: [(usize, &[&str]); 3] =
+        [(5000, &["-b", "1024"]), (1500, &["-b", "4096"]), (1500, &["-b", "1024", "-O", "^metadata_csum"])];
+    for (count, options) in makes {
+        let folder = scratch.folder.join(&format!("start-{}", options.len() * count));
+        let start = sample(count);
+        tree::write(&start, &folder);
         let options = [options, &["-N", "8192"]].concat();
         let image = scratch.mke2fs(64 << 20, &options, Some(&folder));
         // Only the kernel and `e2fsck -D` make hashed directories.
@@ -125,7 +128,7 @@ fn a_hashed_directory_takes_and_loses_names() {
         let mut model = start.clone();
         let mut editor = Ext4::edit(scratch.disk(&image), 1_700_000_000).unwrap();
         let names: Vec<String> = editor.read_dir("many").unwrap().iter().map(|entry| entry.text()).collect();
-        assert_eq!(names.len(), 5000);
+        assert_eq!(names.len(), count);
         editor.remove_file("many/a-rather-long-file-name-01234").unwrap();
         model.remove("many/a-rather-long-file-name-01234");
         let removed = scratch.copy(&image);
@@ -245,4 +248,49 @@ fn ext2_without_extents_is_read() {
     scratch.apply(&image, &editor.finish().unwrap());
     e2fsck_is_clean(&image, "converted");
     judge_by_debugfs(&scratch, &image, &start, "converted");
+}
+
+#[test]
+fn other_names_and_attributes_of_a_file_survive_or_go_with_it() {
+    if !have_e2fsprogs("other_names_and_attributes_of_a_file_survive_or_go_with_it") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let folder = scratch.folder.join("start");
+    tree::write(&sample(3), &folder);
+    std::fs::hard_link(folder.join("grub2/grub.cfg"), folder.join("empty/also")).unwrap();
+    let label = "system_u:object_r:boot_t:s0";
+    // Long values lie in a block of their own.
+    let (short, long) =
+        (format!("ea_set {{}} security.selinux {label}"), format!("ea_set {{}} user.long {}", "v".repeat(700)));
+    for options in [&["-b", "1024"] as &[&str], &["-b", "1024", "-I", "128"], &["-b", "4096", "-O", "^metadata_csum"]] {
+        // The first and the last moment a file can have.
+        for timestamp in [0, u32::MAX] {
+            let image = scratch.mke2fs(16 << 20, options, Some(&folder));
+            for path in ["/grub2/grub.cfg", "/loader.0/entries/a.conf", "/many", "/sparse"] {
+                debugfs_write(&image, &short.replace("{}", path));
+                debugfs_write(&image, &long.replace("{}", path));
+            }
+            let mut editor = Ext4::edit(scratch.disk(&image), timestamp).unwrap();
+            editor.write_file("grub2/grub.cfg", b"both", 0o640).unwrap();
+            assert_eq!(editor.read_file("empty/also", 9).unwrap(), b"both");
+            editor.append_file("loader/entries/a.conf", &[b'x'; 4000]).unwrap();
+            editor.remove_file("sparse").unwrap();
+            editor.remove_dir_all("many").unwrap();
+            editor.create_dir("new", 0o700).unwrap();
+            scratch.apply(&image, &editor.finish().unwrap());
+            e2fsck_is_clean(&image, "changed");
+            for path in ["/grub2/grub.cfg", "/loader.0/entries/a.conf"] {
+                let list = String::from_utf8(debugfs(&image, &format!("ea_list {path}"))).unwrap();
+                assert!(list.contains(label) && list.contains("user.long (700)"), "{path}: {list}");
+            }
+            let mut editor = Ext4::edit(scratch.disk(&image), timestamp).unwrap();
+            editor.remove_dir_all("grub2").unwrap();
+            assert_eq!(editor.metadata("empty/also").unwrap().links, 1);
+            editor.remove_file("empty/also").unwrap();
+            editor.remove_dir_all("loader.0").unwrap();
+            scratch.apply(&image, &editor.finish().unwrap());
+            e2fsck_is_clean(&image, "removed");
+        }
+    }
 }

@@ -23,7 +23,7 @@ impl<D: ReadAt> Editor<D> {
         let layout = self.fs.layout(directory);
         let indexed = directory.has_flag(flag::INDEXED);
         for block in self.fs.directory_blocks(directory)? {
-            let (block, mut bytes) = self.fs.read_directory_block(directory, block)?;
+            let mut bytes = self.fs.read_directory_block(directory, block)?;
             if indexed {
                 layout.flatten(&mut bytes);
             }
@@ -54,7 +54,7 @@ impl<D: ReadAt> Editor<D> {
         let block_size = u64::from(self.fs.superblock.block_size);
         if directory.has_flag(flag::INDEXED) {
             for block in self.fs.directory_blocks(directory)? {
-                let (block, mut bytes) = self.fs.read_directory_block(directory, block)?;
+                let mut bytes = self.fs.read_directory_block(directory, block)?;
                 if layout.flatten(&mut bytes) {
                     self.write_changed(block * block_size, &bytes)?;
                 }
@@ -85,7 +85,7 @@ impl<D: ReadAt> Editor<D> {
         let layout = self.fs.layout(directory);
         let block_size = u64::from(self.fs.superblock.block_size);
         for block in self.fs.directory_blocks(directory)? {
-            let (block, mut bytes) = self.fs.read_directory_block(directory, block)?;
+            let mut bytes = self.fs.read_directory_block(directory, block)?;
             if layout.remove(&mut bytes, name).map_err(|problem| directory.damaged(problem))? {
                 self.write_changed(block * block_size, &bytes)?;
                 directory.touch(self.timestamp);
@@ -122,7 +122,7 @@ impl<D: ReadAt> Editor<D> {
         if mapped {
             self.clear_mapping(&mut inode);
         }
-        inode.delete(self.timestamp);
+        inode.delete(&self.fs.superblock, self.timestamp);
         self.write_inode(&mut inode)
     }
 
