@@ -20,7 +20,7 @@ use crate::initrd::appended::find_appended;
 use crate::{ImageError, NamedFile, ReadAt, Window};
 
 pub use edit::{BootEdit, Part, plan_customization, plan_edit};
-pub use layout::CopyNetwork;
+pub use layout::{CopyNetwork, KnownInitramfs};
 
 /// Where network files lie on the boot partition.
 pub const NETWORK_DIR: &str = "/coreos-firstboot-network";
@@ -176,6 +176,24 @@ pub fn probe(disk: &impl ReadAt) -> Result<DiskFacts, ImageError> {
 
 /// The same for the file system alone.
 pub fn probe_boot<D: ReadAt>(fs: &Ext4<D>) -> Result<BootFacts, ImageError> {
+    let mut facts = probe_files(fs)?;
+    for path in facts.initramfs_paths() {
+        if !fs.exists(&path)? {
+            continue;
+        }
+        for member in find_appended(&fs.open_file(&path)?)? {
+            let files = member.embedded.network.into_iter().map(|(name, bytes)| NamedFile { name, bytes });
+            for file in files {
+                facts.initramfs_network.retain(|other| other.name != file.name);
+                facts.initramfs_network.push(file);
+            }
+        }
+    }
+    Ok(facts)
+}
+
+/// The same without a look at the initramfs, of which the last 32 MiB would be searched.
+fn probe_files<D: ReadAt>(fs: &Ext4<D>) -> Result<BootFacts, ImageError> {
     let mut facts = BootFacts {
         label: fs.label(),
         uuid: fs.uuid(),
@@ -198,18 +216,6 @@ pub fn probe_boot<D: ReadAt>(fs: &Ext4<D>) -> Result<BootFacts, ImageError> {
     if fs.exists(PLATFORMS)? {
         let json: serde_json::Value = serde_json::from_slice(&fs.read_file(PLATFORMS, SMALL)?).unwrap_or_default();
         facts.platforms = json.as_object().map(|platforms| platforms.keys().cloned().collect()).unwrap_or_default();
-    }
-    for path in facts.initramfs_paths() {
-        if !fs.exists(&path)? {
-            continue;
-        }
-        for member in find_appended(&fs.open_file(&path)?)? {
-            let files = member.embedded.network.into_iter().map(|(name, bytes)| NamedFile { name, bytes });
-            for file in files {
-                facts.initramfs_network.retain(|other| other.name != file.name);
-                facts.initramfs_network.push(file);
-            }
-        }
     }
     Ok(facts)
 }

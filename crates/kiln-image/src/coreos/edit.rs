@@ -5,8 +5,8 @@
 //! is refused rather than made.
 
 use super::{
-    BootFacts, CopyNetwork, ENTRIES, FIRSTBOOT, IGNITION_DIR, IGNITION_FILE, NETWORK_DIR, Places, SMALL, firstboot,
-    layout, probe_boot,
+    BootFacts, CopyNetwork, ENTRIES, FIRSTBOOT, IGNITION_DIR, IGNITION_FILE, KnownInitramfs, NETWORK_DIR, Places,
+    SMALL, firstboot, layout, probe_boot, probe_files,
 };
 use crate::cpio::File;
 use crate::ext4::{Editor, Ext4};
@@ -74,11 +74,11 @@ impl BootEdit {
 
 /// Puts a customisation into a disk. The notes tell what the user should know about the result.
 ///
-/// `known` is what [`layout::probe`] said about this disk before; without it the initramfs is asked when it matters.
+/// `known` is what [`KnownInitramfs::probe`] said about this disk before; without it the initramfs is asked when it matters.
 pub fn plan_customization(
     disk: &impl ReadAt,
     wish: &Customization,
-    known: Option<CopyNetwork>,
+    known: Option<KnownInitramfs>,
 ) -> Result<(Patch, Vec<String>), ImageError> {
     wish.check()?;
     plan_edit(disk, &BootEdit::put(wish), known)
@@ -88,17 +88,21 @@ pub fn plan_customization(
 pub fn plan_edit(
     disk: &impl ReadAt,
     edit: &BootEdit,
-    known: Option<CopyNetwork>,
+    known: Option<KnownInitramfs>,
 ) -> Result<(Patch, Vec<String>), ImageError> {
     let places = Places::find(disk)?;
-    let facts = probe_boot(&Ext4::open(places.window(disk)?)?)?;
+    let fs = Ext4::open(places.window(disk)?)?;
+    let facts = match known {
+        Some(KnownInitramfs { has_network: false, .. }) => probe_files(&fs)?,
+        _ => probe_boot(&fs)?,
+    };
     refuse_what_nobody_would_read(&facts, edit)?;
     let mut plan = Planner { editor: Ext4::edit(places.window(disk)?, TIMESTAMP)?, facts, notes: Vec::new() };
     match &edit.network {
         Part::Keep => plan.tell_kept_network(edit),
         Part::Remove => plan.remove_network()?,
         Part::Put(files) => {
-            let layout = known.map_or_else(|| layout::probe(disk), Ok)?;
+            let layout = known.map_or_else(|| layout::probe(disk), |known| Ok(known.looks_in))?;
             plan.put_network(files, layout)?;
         }
     }

@@ -23,6 +23,23 @@ pub enum CopyNetwork {
     Unknown,
 }
 
+/// What was found out about a disk's initramfs files once, so that edits need not read them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownInitramfs {
+    /// Where the script in them looks.
+    pub looks_in: CopyNetwork,
+    /// Whether somebody has appended network files.
+    pub has_network: bool,
+}
+
+impl KnownInitramfs {
+    /// Finds it out: [`probe`], and a search in the last 32 MiB of each.
+    pub fn probe(disk: &impl ReadAt) -> Result<KnownInitramfs, ImageError> {
+        let facts = probe_boot(&Ext4::open(Places::find(disk)?.window(disk)?)?)?;
+        Ok(KnownInitramfs { looks_in: probe(disk)?, has_network: !facts.initramfs_network.is_empty() })
+    }
+}
+
 const SCRIPTS: [&str; 4] = [
     "usr/sbin/coreos-copy-firstboot-network",
     "usr/bin/coreos-copy-firstboot-network",

@@ -11,7 +11,7 @@ use super::prepared::{GzPlan, Plan, Prepared, Qcow2Plan, part};
 use super::record::{BaseKind, BaseRecord, ImageRecord, PieceOf, parse_sha256};
 use super::stored_image::open_base;
 use super::{BaseName, HostName, Store};
-use crate::coreos::CopyNetwork;
+use crate::coreos::KnownInitramfs;
 use crate::customization::Customization;
 use crate::digest::Sha256;
 use crate::error::ImageError;
@@ -101,13 +101,13 @@ fn plan_image(
             Some(gz) => plan_qcow2_gz(plan, gz, bytes, record, file, wish),
             None => plan_qcow2(plan, record, file, wish),
         },
-        Plan::Raw { layout, index: Some(index) } => {
+        Plan::Raw { initramfs, index: Some(index) } => {
             let index = GzIndex::from_bytes(part(bytes, index)?)?;
-            let (segments, notes) = plan_raw_gz(file, &index, wish, *layout)?;
+            let (segments, notes) = plan_raw_gz(file, &index, wish, *initramfs)?;
             planned_segments(file, &segments, notes, record, Hashing::Always)
         }
-        Plan::Raw { layout, index: None } => {
-            let (mut patch, notes) = coreos::plan_customization(file, wish, Some(*layout))?;
+        Plan::Raw { initramfs, index: None } => {
+            let (mut patch, notes) = coreos::plan_customization(file, wish, Some(*initramfs))?;
             record_original(file, &mut patch)?;
             planned_segments(file, &patch.segments(file.len()), notes, record, hashing)
         }
@@ -161,7 +161,7 @@ fn plan_qcow2(
     file: &ImageFile,
     wish: &Customization,
 ) -> Result<Planned, ImageError> {
-    let (tail, notes) = plan_tail(&plan.tables, plan.layout, file, wish)?;
+    let (tail, notes) = plan_tail(&plan.tables, plan.initramfs, file, wish)?;
     let Some(tail) = tail else { return Ok(untouched(record, notes)) };
     let mut sum = Sha256::load(&plan.sha256)?;
     sum.update(&tail);
@@ -185,7 +185,7 @@ fn plan_qcow2_gz(
         Ok(GzDisk::with_index(file, &index))
     };
     let disk = PagedDisk::new(&gz.page_list, part(bytes, &gz.pages)?, gz.inflated_len, open);
-    let (tail, notes) = plan_tail(&plan.tables, plan.layout, &disk, wish)?;
+    let (tail, notes) = plan_tail(&plan.tables, plan.initramfs, &disk, wish)?;
     let Some(tail) = tail else { return Ok(untouched(record, notes)) };
     let end = splice::close(gz.crc32, gz.inflated_len, &tail)?;
     let mut sum = Sha256::load(&plan.sha256)?;
@@ -208,11 +208,11 @@ fn shared(plan: &Qcow2Plan) -> Assembly {
 /// The tail of a qcow2 file with a wish in it; none when nothing changes.
 pub(super) fn plan_tail(
     tables: &TailBase,
-    layout: CopyNetwork,
+    initramfs: KnownInitramfs,
     disk: &impl ReadAt,
     wish: &Customization,
 ) -> Result<(Option<Vec<u8>>, Vec<String>), ImageError> {
-    let (patch, notes) = plan_guest(disk, wish, layout)?;
+    let (patch, notes) = plan_guest(disk, wish, initramfs)?;
     if patch.is_empty() {
         return Ok((None, notes));
     }
@@ -222,9 +222,9 @@ pub(super) fn plan_tail(
 fn plan_guest(
     disk: &impl ReadAt,
     wish: &Customization,
-    layout: CopyNetwork,
+    initramfs: KnownInitramfs,
 ) -> Result<(Patch, Vec<String>), ImageError> {
-    coreos::plan_customization(&Qcow2::open(disk)?, wish, Some(layout))
+    coreos::plan_customization(&Qcow2::open(disk)?, wish, Some(initramfs))
 }
 
 /// A compressed raw disk is spliced in the middle. The .gz remembers the original if that fits, else the disk does.
@@ -232,10 +232,10 @@ fn plan_raw_gz(
     file: &ImageFile,
     index: &GzIndex,
     wish: &Customization,
-    layout: CopyNetwork,
+    initramfs: KnownInitramfs,
 ) -> Result<(Vec<Segment>, Vec<String>), ImageError> {
     let disk = GzDisk::with_index(file, index);
-    let (mut patch, notes) = coreos::plan_customization(&disk, wish, Some(layout))?;
+    let (mut patch, notes) = coreos::plan_customization(&disk, wish, Some(initramfs))?;
     if patch.is_empty() {
         return Ok((vec![Segment::Base(0..file.len())], notes));
     }

@@ -16,7 +16,7 @@ use super::prepared::{GzPlan, Plan, Prepared, Qcow2Plan};
 use super::record::{BaseKind, FileRecord, Piece, PieceOf};
 use super::staging::Staging;
 use super::{cannot_write, verify};
-use crate::coreos::{self, CopyNetwork, layout};
+use crate::coreos::{self, KnownInitramfs};
 use crate::customization::{Customization, NamedFile};
 use crate::digest::Sha256;
 use crate::error::ImageError;
@@ -100,9 +100,9 @@ pub(super) fn prepare(
         BaseKind::Qcow2 => return prepare_qcow2(&file, sha256),
         BaseKind::Raw => {
             refuse_edited_disk(&file)?;
-            let layout = layout::probe(&file)?;
-            plan_trials(&trials(), |wish| coreos::plan_customization(&file, wish, Some(layout)))?;
-            Plan::Raw { layout, index: None }
+            let initramfs = KnownInitramfs::probe(&file)?;
+            plan_trials(&trials(), |wish| coreos::plan_customization(&file, wish, Some(initramfs)))?;
+            Plan::Raw { initramfs, index: None }
         }
         BaseKind::LiveIso => {
             let iso = LiveIso::open(&file)?;
@@ -173,15 +173,15 @@ fn plan_trials<T>(
 
 fn prepare_qcow2(file: &ImageFile, sha256: String) -> Result<Ready, ImageError> {
     let tables = TailBase::read(file)?;
-    let layout = layout::probe(&Qcow2::open(file)?)?;
-    plan_trials(&trials(), |wish| plan_tail(&tables, layout, file, wish))?;
+    let initramfs = KnownInitramfs::probe(&Qcow2::open(file)?)?;
+    plan_trials(&trials(), |wish| plan_tail(&tables, initramfs, file, wish))?;
     let header = TailBase::predict_header(file)?;
     let segments = [Segment::Own(header.clone()), Segment::Base(header.len() as u64..file.len())];
     let mut sum = Sha256::new();
     sum.update_segments(file, &segments)?;
     let pieces =
         vec![Piece(PieceOf::Shared, 0, header.len() as u64), Piece(PieceOf::Base, header.len() as u64, file.len())];
-    let plan = Qcow2Plan { tables, layout, pieces, sha256: sum.save(), gz: None };
+    let plan = Qcow2Plan { tables, initramfs, pieces, sha256: sum.save(), gz: None };
     Ok(Ready { sha256, shared: header, prepared: Prepared::new(Plan::Qcow2(Box::new(plan))).line()? })
 }
 
@@ -209,11 +209,11 @@ fn prepare_gz(file: &ImageFile, kind: BaseKind, progress: Progress<'_>) -> Resul
             .ok_or_else(|| ImageError::damaged("gzip file", "it was not hashed"))?,
     };
     let index = scanned.index;
-    let layout = layout::probe(&Qcow2::open(&disk)?)?;
+    let initramfs = KnownInitramfs::probe(&Qcow2::open(&disk)?)?;
     let recorder = Recorder::new(&disk, PAGE);
     let mut tail = Vec::new();
     let seen = plan_trials(&trials(), |wish| {
-        tail = plan_tail(&tables, layout, &recorder, wish)?.0.unwrap_or_default();
+        tail = plan_tail(&tables, initramfs, &recorder, wish)?.0.unwrap_or_default();
         Ok(recorder.take())
     })?;
     let (page_list, pages) = Pages::collect(&disk, PAGE, seen)?.into_parts();
@@ -231,7 +231,7 @@ fn prepare_gz(file: &ImageFile, kind: BaseKind, progress: Progress<'_>) -> Resul
         pages: index.len() as u64..(index.len() + pages.len()) as u64,
         page_list,
     };
-    let plan = Qcow2Plan { tables, layout, pieces, sha256: sum.save(), gz: Some(gz) };
+    let plan = Qcow2Plan { tables, initramfs, pieces, sha256: sum.save(), gz: Some(gz) };
     let mut prepared = Prepared::new(Plan::Qcow2(Box::new(plan))).line()?;
     prepared.extend_from_slice(&index);
     prepared.extend_from_slice(&pages);
@@ -241,17 +241,17 @@ fn prepare_gz(file: &ImageFile, kind: BaseKind, progress: Progress<'_>) -> Resul
 fn prepare_raw_gz(file: &ImageFile, index: &GzIndex, sha256: String) -> Result<Ready, ImageError> {
     let disk = GzDisk::with_index(file, index);
     refuse_edited_disk(&disk)?;
-    let layout: CopyNetwork = layout::probe(&disk)?;
+    let initramfs: KnownInitramfs = KnownInitramfs::probe(&disk)?;
     let recorder = Recorder::new(&disk, PAGE);
     let mut near: Vec<Range<u64>> = Vec::new();
     plan_trials(&trials(), |wish| {
-        let (patch, _) = coreos::plan_customization(&recorder, wish, Some(layout))?;
+        let (patch, _) = coreos::plan_customization(&recorder, wish, Some(initramfs))?;
         near.extend(patch.pieces().map(|(offset, bytes)| offset..offset + bytes.len() as u64));
         near.extend(recorder.take().into_iter().map(|page| page..page + PAGE));
         Ok(())
     })?;
     let index = thin(index, &near)?.to_bytes();
-    let plan = Plan::Raw { layout, index: Some(0..index.len() as u64) };
+    let plan = Plan::Raw { initramfs, index: Some(0..index.len() as u64) };
     let mut prepared = Prepared::new(plan).line()?;
     prepared.extend_from_slice(&index);
     Ok(Ready { sha256, shared: Vec::new(), prepared })

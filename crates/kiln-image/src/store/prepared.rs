@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pages::Page;
 use super::record::{Piece, parse_json};
-use crate::coreos::CopyNetwork;
+use crate::coreos::KnownInitramfs;
 use crate::digest::SavedSha256;
 use crate::error::ImageError;
 use crate::qcow2::TailBase;
@@ -34,7 +34,7 @@ pub(super) enum Plan {
     Qcow2(Box<Qcow2Plan>),
     /// Blocks within the disk.
     Raw {
-        layout: CopyNetwork,
+        initramfs: KnownInitramfs,
         /// Where the index of the .gz lies among the bytes, if the disk is compressed.
         index: Option<Range<u64>>,
     },
@@ -48,7 +48,7 @@ pub(super) enum Plan {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Qcow2Plan {
     pub(super) tables: TailBase,
-    pub(super) layout: CopyNetwork,
+    pub(super) initramfs: KnownInitramfs,
     /// Everything before the tail.
     pub(super) pieces: Vec<Piece>,
     /// Their sha256, to be continued.
