@@ -1,4 +1,5 @@
 //! The image server over real sockets: ranges, parallel readers, slow and hostile peers, TLS, signatures.
+#![allow(clippy::unwrap_used, reason = "a test fails loudly")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

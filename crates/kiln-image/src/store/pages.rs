@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn pages_serve_what_they_hold_and_the_disk_serves_the_rest() {
-        let disk: Vec<u8> = (0..10_000u32).map(|number| (number * number >> 5) as u8).collect();
+        let disk: Vec<u8> = (0..10_000u32).map(|number| ((number * number) >> 5) as u8).collect();
         let recorder = Recorder::new(&disk, 1000);
         recorder.read_vec(2500, 10).unwrap();
         recorder.read_vec(3999, 2).unwrap();
