@@ -1,5 +1,7 @@
 //! A store of every kind of base: what it composes is what `customize` makes of the same image, at a fraction of the cost.
 
+#![allow(clippy::unwrap_used, reason = "a test fails loudly")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
