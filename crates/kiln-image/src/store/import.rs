@@ -6,6 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::prepare::{self, Ready};
@@ -18,6 +19,9 @@ use crate::digest::Sha256;
 use crate::error::ImageError;
 use crate::format::{Content, Format, recognise};
 use crate::read_at::{ImageFile, ReadAt, Sequential};
+
+/// No CoreOS image is larger; one that claims to be is a trap for the disk it is inflated to.
+const INFLATED_LIMIT: u64 = 1 << 40;
 
 /// How the file gets into the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -238,9 +242,35 @@ fn copy(mut input: impl Read, mut output: impl Write, source: &Path, path: &Path
 }
 
 fn copy_and_sync(input: impl Read, output: File, source: &Path, path: &Path) -> Result<String, ImageError> {
-    let sum = copy(input, &output, source, path)?;
-    output.sync_all().map_err(cannot_write(path))?;
+    let mut holes = Holes { file: &output, length: 0 };
+    let sum = copy(input, &mut holes, source, path)?;
+    let length = holes.length;
+    output.set_len(length).and_then(|()| output.sync_all()).map_err(cannot_write(path))?;
     Ok(sum)
+}
+
+/// Leaves out zeros, so that ten gigabytes of an empty disk take no room, and stops where no CoreOS image goes on.
+struct Holes<'f> {
+    file: &'f File,
+    length: u64,
+}
+
+impl Write for Holes<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.length > INFLATED_LIMIT {
+            return Err(io::Error::other(format!("the image inflates to more than {INFLATED_LIMIT} bytes")));
+        }
+        let bytes = &bytes[..bytes.len().min(64 << 10)];
+        if bytes.iter().any(|&byte| byte != 0) {
+            self.file.write_all_at(bytes, self.length)?;
+        }
+        self.length += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Compresses, and hashes what comes out.

@@ -54,6 +54,8 @@ pub fn run(args: &ServeArgs) -> Result<Outcome, Failure> {
         .map_err(|error| anyhow::Error::new(error).context(format!("cannot listen on {listen}")))?;
     output::complain(&format!("serving on {scheme}://{}/\n", server.address()?));
     server.run(&stop);
+    // This one is dealt with: it must not arrive again when the mask is taken off.
+    stop.read_signal()?;
     // A second signal, while answers under way are not finished, ends the process at once.
     signals.thread_unblock()?;
     server.finish();
