@@ -1,6 +1,5 @@
 //! The image server over real sockets: ranges, parallel readers, slow and hostile peers, TLS, signatures.
 #![allow(clippy::unwrap_used, reason = "a test fails loudly")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
