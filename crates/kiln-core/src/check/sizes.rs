@@ -119,7 +119,7 @@ fn compressed_networks(context: &Context, networks: &[usize]) -> usize {
     if most <= EMBED_AREA - RESERVED {
         return most / 4;
     }
-    let mut encoder = GzEncoder::new(Counter(0), Compression::fast());
+    let mut encoder = GzEncoder::new(Counter(0), Compression::default());
     for (host, document) in documents().enumerate() {
         let macs: String = document.nics.iter().map(|nic| format!("{}={}\n", nic.mac, nic.name)).collect();
         let files = document.files.iter().map(|file| (file.name.as_str(), file.keyfile.render()));
@@ -136,7 +136,7 @@ fn compressed_networks(context: &Context, networks: &[usize]) -> usize {
 }
 
 fn compressed_texts<'t>(texts: impl Iterator<Item = &'t Sourced<String>>) -> usize {
-    let mut encoder = GzEncoder::new(Counter(0), Compression::fast());
+    let mut encoder = GzEncoder::new(Counter(0), Compression::default());
     for text in texts.filter(|text| text.len() > 16_384) {
         let _ = encoder.write_all(text.as_bytes());
     }
