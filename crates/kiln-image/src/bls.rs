@@ -105,7 +105,8 @@ pub fn part(name: &str) -> String {
 /// What follows a key at the start of a line.
 fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let rest = line.strip_prefix(key)?;
-    rest.starts_with([' ', '\t']).then(|| rest.trim())
+    // The same blanks that part arguments: else one at the edge would change an argument beside it.
+    rest.starts_with([' ', '\t']).then(|| rest.trim_matches(|edge: char| edge.is_ascii_whitespace()))
 }
 
 #[cfg(test)]
@@ -147,6 +148,14 @@ mod tests {
         assert_eq!((edited.absent, edited.present), (owned(&["quiet"]), owned(&["rw"])));
         assert_eq!(entry.edit_kargs(&[], &[]).text, TEXT);
         assert_eq!(entry.edit_kargs(&owned(&["rw"]), &[]).text, TEXT);
+    }
+
+    #[test]
+    fn a_blank_that_parts_no_arguments_belongs_to_one() {
+        let entry = BootEntry::parse("a.conf", b"options rw \x0brw\n".to_vec()).unwrap();
+        assert_eq!(entry.kargs(), ["rw", "\u{b}rw"]);
+        let edited = entry.edit_kargs(&[], &owned(&["rw"])).text;
+        assert_eq!(BootEntry::parse("a.conf", edited.into_bytes()).unwrap().kargs(), ["\u{b}rw"]);
     }
 
     #[test]
