@@ -5,6 +5,7 @@
 //! checkpoint past the last joint to the end.
 
 use std::io;
+use std::ops::Range;
 
 use crate::digest::crc32_combine;
 use crate::error::ImageError;
@@ -29,24 +30,26 @@ pub(super) fn read_joints(
 ) -> Result<(), ImageError> {
     let mut segments = open.segments.clone();
     segments.push(Segment::Own(splice::close(open.crc32, open.inflated_len, tail)?));
-    let last = last_base_segment(&segments);
+    let kept = base_segments(&segments);
     let composed = Composed::new(file, segments).map_err(ImageError::read("composed image"))?;
     let mut expected = Expected { disk, header, tail, position: 0 };
     let mut stream = GzStream::new(&composed)?;
     // Without a part of the base that is kept, the whole stream is new and read to its end.
-    let until = last.as_ref().map(|_| (header.byte_count() + (1 << 16)).max(BEHIND_JOINT) * 2);
+    let until = (!kept.is_empty()).then(|| (header.byte_count() + (1 << 16)).max(BEHIND_JOINT) * 2);
     expected.follow(&mut stream, &composed, until)?;
-    let Some((kept, place)) = last else { return Ok(()) };
-    // The last place to start from whose block is within the part of the base that is kept.
-    let Some(start) = index.checkpoints.iter().rfind(|checkpoint| {
-        let byte = checkpoint.bit / 8;
-        kept.start <= byte && byte < kept.end
-    }) else {
+    if kept.is_empty() {
+        return Ok(());
+    }
+    // The last place to start from whose block is kept. The base's last block is a part of its own, because its first bit
+    // changes, and has no such place.
+    let in_part = |range: &Range<u64>| index.checkpoints.iter().rfind(|point| range.contains(&(point.bit / 8)));
+    let last = kept.iter().rev().find_map(|(range, place)| Some((in_part(range)?, range.start, *place)));
+    let Some((start, base, place)) = last else {
         let mut stream = GzStream::new(&composed)?;
         return Expected { disk, header, tail, position: 0 }.follow(&mut stream, &composed, None);
     };
     // Seen from the base, the composed file begins later or earlier by whole bytes.
-    let view = Moved { inner: &composed, place, base: kept.start };
+    let view = Moved { inner: &composed, place, base };
     let mut stream = start.start(&view)?;
     let mut expected = Expected { disk, header, tail, position: start.offset };
     expected.follow(&mut stream, &view, None)?;
@@ -55,17 +58,17 @@ pub(super) fn read_joints(
     if end == crc32.to_le_bytes() { Ok(()) } else { Err(wrong(composed.len())) }
 }
 
-/// The last part of the base that is kept, and where it lies in the composed file.
-fn last_base_segment(segments: &[Segment]) -> Option<(std::ops::Range<u64>, u64)> {
+/// The parts of the base that are kept, and where each lies in the composed file.
+fn base_segments(segments: &[Segment]) -> Vec<(Range<u64>, u64)> {
     let mut at = 0;
-    let mut last = None;
+    let mut kept = Vec::new();
     for segment in segments {
         if let Segment::Base(range) = segment {
-            last = Some((range.clone(), at));
+            kept.push((range.clone(), at));
         }
         at += segment.len();
     }
-    last
+    kept
 }
 
 /// What the stream must hold.
