@@ -56,14 +56,18 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The text with every sha256 as `…`.
+/// The text with every sha256 and every size as `…`.
 fn without_hashes(text: &str) -> String {
     let mut shown = String::new();
     for word in text.split_inclusive(|letter: char| !letter.is_ascii_hexdigit()) {
         let digits = word.trim_end_matches(|letter: char| !letter.is_ascii_hexdigit());
         shown.push_str(&if digits.len() == 64 { word.replace(digits, "…") } else { word.to_owned() });
     }
-    shown
+    let sizes = shown.split_inclusive('\n').map(|line| match line.split_once(" (") {
+        Some((before, size)) if size.trim_end().ends_with("iB)") => format!("{before} (…)\n"),
+        _ => line.to_owned(),
+    });
+    sizes.collect()
 }
 
 fn compare(expected: &Path, found: &str) {
