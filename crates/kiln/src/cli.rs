@@ -18,6 +18,7 @@ mod net;
 pub mod output;
 mod plan;
 mod report;
+mod serve;
 
 /// Fires bare machines into cluster nodes and keeps their network right.
 #[derive(Debug, Parser)]
@@ -49,6 +50,10 @@ enum Command {
     /// Put a machine's network, Ignition config and kernel arguments into CoreOS images
     #[command(subcommand)]
     Image(image::ImageCommand),
+    /// Run the hub: a Kubernetes-compatible API with its state in one folder
+    ///
+    /// Writes DIR/kubeconfig for the administrator. SIGTERM or Ctrl-C ends it gracefully.
+    Serve(serve::ServeArgs),
     /// Print shell completions
     Completions(completions::CompletionsArgs),
 }
@@ -83,6 +88,7 @@ pub fn main() -> ExitCode {
         Command::Boot(command) => boot::run(&command),
         Command::Ignition(command) => ignition::run(&command),
         Command::Image(command) => image::run(&command),
+        Command::Serve(args) => serve::run(&args),
         Command::Completions(args) => completions::run(&args),
     };
     match outcome {

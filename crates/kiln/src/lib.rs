@@ -1,4 +1,6 @@
-//! The `kiln` program: the command line, and later the hub and the agent, over `kiln-core` and `kiln-api`.
+//! The `kiln` program: the command line, the hub, the image server and later the agent, over `kiln-core`, `kiln-api`,
+//! `kiln-image` and `kiln-apiserver`.
 
 pub mod cli;
+pub mod hub;
 pub mod image_server;

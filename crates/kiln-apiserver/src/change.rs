@@ -1,0 +1,336 @@
+//! What a create or an update makes of an object. Pure: time, identity and randomness come in as arguments.
+//!
+//! The order is that of the real server: check type and name, keep what only the server decides, prune, default,
+//! settle what is special about the kind, validate.
+
+use serde_json::{Map, Value};
+
+use crate::error::{ApiError, Cause};
+use crate::kinds;
+use crate::managed_fields;
+use crate::metadata::{keep_own_fields, prune_metadata, validate_finalizer_change, validate_metadata};
+use crate::resource::Resource;
+use crate::schema::same;
+
+/// What to do about unknown fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FieldValidation {
+    /// Drop them.
+    Ignore,
+    /// Drop them and say so.
+    #[default]
+    Warn,
+    /// Refuse.
+    Strict,
+}
+
+/// Which part of an object a request writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// All but the status, if the status is a subresource.
+    Main,
+    /// The status alone.
+    Status,
+}
+
+/// Who writes, when, and how strictly it is judged.
+#[derive(Debug, Clone)]
+pub struct WriteContext {
+    /// Now, as the API writes it.
+    pub now: String,
+    /// What to do about unknown fields.
+    pub validation: FieldValidation,
+    /// The field manager.
+    pub manager: String,
+    /// Who asked.
+    pub user: String,
+    /// Their groups.
+    pub groups: Vec<String>,
+    /// Whether a new object comes from an apply, which brings `managedFields` of its own.
+    pub applied: bool,
+}
+
+/// An object as it should be stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Planned {
+    /// The object.
+    pub object: Value,
+    /// What the client should know.
+    pub warnings: Vec<String>,
+}
+
+/// Where a new object goes, and what makes it unique.
+#[derive(Debug, Clone, Copy)]
+pub struct NewPlace<'a> {
+    /// From the path; empty for cluster-wide resources.
+    pub namespace: &'a str,
+    /// A new uid.
+    pub uid: &'a str,
+    /// Random letters for `generateName`.
+    pub suffix: &'a str,
+}
+
+/// A new object.
+pub fn plan_create(
+    resource: &Resource,
+    body: Value,
+    place: NewPlace<'_>,
+    context: &WriteContext,
+) -> Result<Planned, ApiError> {
+    let mut object = checked_type(resource, body)?;
+    let metadata = metadata_of(&mut object)?;
+    let mut unknown = prune_metadata(metadata);
+    keep_own_fields(metadata, None);
+    if let (None, Some(prefix)) = (text(metadata, "name"), text(metadata, "generateName")) {
+        // 63 is the longest name that fits everywhere, for example in a label.
+        let prefix: String = prefix.chars().take(58).collect();
+        metadata.insert("name".into(), format!("{prefix}{}", place.suffix).into());
+    }
+    check_namespace(resource, metadata, place.namespace)?;
+    metadata.insert("uid".into(), place.uid.into());
+    metadata.insert("creationTimestamp".into(), context.now.as_str().into());
+    if resource.counts_generation {
+        metadata.insert("generation".into(), 1.into());
+    }
+    if resource.status && !resource.is("", "nodes") {
+        remove(&mut object, "status");
+    }
+    unknown.extend(resource.schema.prune(&mut object));
+    let warnings = judge_unknown(resource, unknown, context.validation)?;
+    resource.schema.default_fields(&mut object);
+    let mut causes = kinds::settle(resource, None, &mut object, context);
+    causes.extend(validate(resource, &object));
+    refuse(resource, &object, causes)?;
+    managed_fields::record_update(resource, None, &mut object, Part::Main, context);
+    Ok(Planned { object, warnings })
+}
+
+/// A change of an object. `given` is the whole object as the client wants it.
+pub fn plan_update(
+    resource: &Resource,
+    before: &Value,
+    given: Value,
+    part: Part,
+    context: &WriteContext,
+) -> Result<Planned, ApiError> {
+    let planned = plan_unmanaged(resource, before, given, part, context)?;
+    let mut object = planned.object;
+    managed_fields::record_update(resource, Some(before), &mut object, part, context);
+    Ok(Planned { object, warnings: planned.warnings })
+}
+
+/// As [`plan_update`], leaving `managedFields` as they are given.
+pub fn plan_unmanaged(
+    resource: &Resource,
+    before: &Value,
+    given: Value,
+    part: Part,
+    context: &WriteContext,
+) -> Result<Planned, ApiError> {
+    let mut object = checked_type(resource, given)?;
+    let old = before["metadata"].as_object();
+    let name = before["metadata"]["name"].as_str().unwrap_or_default();
+    let metadata = metadata_of(&mut object)?;
+    let mut unknown = prune_metadata(metadata);
+    check_identity(resource, before, metadata)?;
+    keep_own_fields(metadata, old);
+    for field in ["name", "namespace", "generateName"] {
+        match old.and_then(|old| old.get(field)) {
+            Some(value) => metadata.insert(field.into(), value.clone()),
+            None => metadata.shift_remove(field),
+        };
+    }
+    let mut object = match part {
+        Part::Main if resource.status => with_field(object, "status", before.get("status")),
+        Part::Main => object,
+        Part::Status => {
+            let status = object.get("status").cloned();
+            let managed = object["metadata"].get("managedFields").cloned();
+            let mut kept = with_field(before.clone(), "status", status.as_ref());
+            // A status update may clean up who manages what.
+            if let Some(metadata) = kept.get_mut("metadata").and_then(Value::as_object_mut) {
+                match managed {
+                    Some(managed) => metadata.insert("managedFields".into(), managed),
+                    None => metadata.shift_remove("managedFields"),
+                };
+            }
+            kept["apiVersion"] = resource.api_version().into();
+            kept
+        }
+    };
+    unknown.extend(resource.schema.prune(&mut object));
+    let warnings = judge_unknown(resource, unknown, context.validation)?;
+    resource.schema.default_fields(&mut object);
+    let mut causes = kinds::settle(resource, Some(before), &mut object, context);
+    causes.extend(validate_finalizer_change(before, &object));
+    causes.extend(validate(resource, &object));
+    refuse(resource, &object, causes).map_err(|error| error.about(resource.named_kind(name)))?;
+    if resource.counts_generation && !same_contents(resource, before, &object) {
+        let generation = before["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
+        object["metadata"]["generation"] = generation.into();
+    }
+    Ok(Planned { object, warnings })
+}
+
+/// Whether storing `after` would change nothing that matters: who wrote the same value when does not.
+pub fn is_unchanged(before: &Value, after: &Value) -> bool {
+    same(&without_noise(before), &without_noise(after))
+}
+
+/// Whether the finalizers allow an object under deletion to go.
+pub fn may_go(object: &Value) -> bool {
+    let empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
+    let is_namespace = object["kind"] == "Namespace" && object["apiVersion"] == "v1";
+    !object["metadata"]["deletionTimestamp"].is_null()
+        && empty(&object["metadata"]["finalizers"])
+        && (!is_namespace || empty(&object["spec"]["finalizers"]))
+}
+
+fn without_noise(object: &Value) -> Value {
+    let mut copy = object.clone();
+    if let Some(metadata) = copy.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.shift_remove("resourceVersion");
+        for entry in metadata.get_mut("managedFields").and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(entry) = entry.as_object_mut() {
+                entry.shift_remove("time");
+            }
+        }
+    }
+    copy
+}
+
+fn same_contents(resource: &Resource, before: &Value, after: &Value) -> bool {
+    let contents = |object: &Value| {
+        let mut map = object.as_object().cloned().unwrap_or_default();
+        map.shift_remove("apiVersion");
+        map.shift_remove("metadata");
+        if resource.status {
+            map.shift_remove("status");
+        }
+        Value::Object(map)
+    };
+    same(&contents(before), &contents(after))
+}
+
+fn checked_type(resource: &Resource, body: Value) -> Result<Value, ApiError> {
+    let Value::Object(mut map) = body else { return Err(ApiError::bad_request("the body must be an object")) };
+    for (key, expected) in [("kind", resource.kind.clone()), ("apiVersion", resource.api_version())] {
+        match map.get(key).and_then(Value::as_str) {
+            None | Some("") => {
+                map.insert(key.into(), expected.into());
+            }
+            Some(given) if given == expected => {}
+            Some(given) => {
+                return Err(ApiError::bad_request(format!(
+                    "the {key} in the data ({given}) does not match the expected {key} ({expected})"
+                )));
+            }
+        }
+    }
+    Ok(Value::Object(map))
+}
+
+fn metadata_of(object: &mut Value) -> Result<&mut Map<String, Value>, ApiError> {
+    let Value::Object(map) = object else { return Err(ApiError::bad_request("the body must be an object")) };
+    match map.entry("metadata").or_insert_with(|| Value::Object(Map::new())) {
+        Value::Object(metadata) => Ok(metadata),
+        _ => Err(ApiError::bad_request("metadata must be an object")),
+    }
+}
+
+fn check_namespace(resource: &Resource, metadata: &mut Map<String, Value>, namespace: &str) -> Result<(), ApiError> {
+    if !resource.namespaced {
+        metadata.shift_remove("namespace");
+        return Ok(());
+    }
+    match text(metadata, "namespace") {
+        Some(given) if given != namespace => Err(ApiError::bad_request(format!(
+            "the namespace of the provided object does not match the namespace sent on the request ({given} is not {namespace})"
+        ))),
+        _ => {
+            metadata.insert("namespace".into(), namespace.into());
+            Ok(())
+        }
+    }
+}
+
+fn check_identity(resource: &Resource, before: &Value, given: &Map<String, Value>) -> Result<(), ApiError> {
+    let old = |key: &str| before["metadata"][key].as_str().unwrap_or_default();
+    let name = old("name");
+    if let Some(other) = text(given, "name").filter(|other| *other != name) {
+        let message = format!("the name of the object ({other}) does not match the name on the URL ({name})");
+        return Err(ApiError::bad_request(message));
+    }
+    if let Some(other) = text(given, "namespace").filter(|other| *other != old("namespace")) {
+        let message = format!(
+            "the namespace of the object ({other}) does not match the namespace on the request ({})",
+            old("namespace")
+        );
+        return Err(ApiError::bad_request(message));
+    }
+    if let Some(uid) = text(given, "uid").filter(|uid| *uid != old("uid")) {
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            old("uid")
+        );
+        return Err(ApiError::conflict(resource.named(name), &why));
+    }
+    match text(given, "resourceVersion") {
+        Some(revision) if revision != old("resourceVersion") => Err(ApiError::stale(resource.named(name))),
+        _ => Ok(()),
+    }
+}
+
+fn judge_unknown(
+    resource: &Resource,
+    unknown: Vec<String>,
+    validation: FieldValidation,
+) -> Result<Vec<String>, ApiError> {
+    let told: Vec<String> = unknown.iter().map(|field| format!("unknown field \"{field}\"")).collect();
+    match validation {
+        FieldValidation::Ignore => Ok(Vec::new()),
+        FieldValidation::Strict if !told.is_empty() => Err(ApiError::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {}",
+            told.join(", "),
+            kind = resource.kind,
+            version = resource.version,
+        ))),
+        FieldValidation::Strict | FieldValidation::Warn => Ok(told),
+    }
+}
+
+fn validate(resource: &Resource, object: &Value) -> Vec<Cause> {
+    let empty = Map::new();
+    let mut causes = validate_metadata(resource, object["metadata"].as_object().unwrap_or(&empty));
+    causes.extend(resource.schema.validate(object));
+    causes
+}
+
+fn refuse(resource: &Resource, object: &Value, causes: Vec<Cause>) -> Result<(), ApiError> {
+    if causes.is_empty() {
+        return Ok(());
+    }
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    Err(ApiError::invalid(resource.named_kind(name), causes))
+}
+
+fn with_field(mut object: Value, key: &str, value: Option<&Value>) -> Value {
+    match value {
+        Some(value) => object[key] = value.clone(),
+        None => remove(&mut object, key),
+    }
+    object
+}
+
+fn remove(object: &mut Value, key: &str) {
+    if let Value::Object(map) = object {
+        map.shift_remove(key);
+    }
+}
+
+fn text<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
+    map.get(key).and_then(Value::as_str).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,304 @@
+//! The verbs on objects: from a request to a call of [`Server`] and back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::http::header::USER_AGENT;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use tokio::sync::mpsc;
+
+use super::answer::Answer;
+use super::body;
+use crate::change::WriteContext;
+use crate::error::ApiError;
+use crate::identity::Identity;
+use crate::request::{Form, ObjectPath, Query};
+use crate::resource::Resource;
+use crate::server::{
+    CreateRequest, DeleteOptions, Deleted, InitialEvents, ListRequest, Outcome, PatchBody, Propagation, Server,
+    UpdateRequest, WatchRequest, Written, part_of,
+};
+use crate::store::Stored;
+use crate::table::{partial_metadata, render_table};
+use crate::timestamp::render_timestamp;
+
+/// A watch without a timeout ends after this long, so that clients spread over replicas and forgotten ones end.
+const WATCH_TIME: Duration = Duration::from_secs(45 * 60);
+/// No watch is longer.
+const LONGEST_WATCH: u64 = 24 * 3600;
+/// Frames that wait for a slow client; beyond that its cursor waits.
+const FRAMES: usize = 4;
+
+const JSON_PATCH: &str = "application/json-patch+json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
+const APPLY_PATCH: &str = "application/apply-patch+yaml";
+
+/// A request about objects, with everything that was found out about it.
+pub(super) struct Call<'a> {
+    pub(super) server: &'a Arc<Server>,
+    pub(super) identity: Identity,
+    pub(super) resource: &'a Arc<Resource>,
+    pub(super) path: &'a ObjectPath,
+    pub(super) query: &'a Query,
+    pub(super) form: Form,
+}
+
+impl Call<'_> {
+    pub(super) async fn answer(self, verb: &str, request: Request) -> Result<Answer, ApiError> {
+        let part = part_of(self.resource, self.path.subresource.as_deref())?;
+        if self.resource.namespaced && self.path.namespace.is_none() && (self.path.name.is_some() || verb == "create") {
+            return Err(ApiError::bad_request("an empty namespace may not be set during this operation"));
+        }
+        let name = self.path.name.as_deref().unwrap_or_default();
+        match verb {
+            "get" => {
+                let stored = self.server.find(self.resource, self.namespace(), name)?;
+                Ok(self.object(200, &Written::Stored(stored)))
+            }
+            "list" => self.list(),
+            "watch" => self.watch(),
+            "create" => {
+                if self.path.subresource.is_some() {
+                    return Err(ApiError::method_not_allowed());
+                }
+                let context = self.context(&request)?;
+                let received = body::read(self.server, request).await?;
+                let create = CreateRequest {
+                    resource: self.resource,
+                    namespace: self.namespace(),
+                    body: body::object(&received)?,
+                    dry_run: self.query.dry_run()?,
+                    context,
+                };
+                let outcome = self.server.create(create).await?;
+                Ok(self.outcome(outcome))
+            }
+            "update" | "patch" => {
+                let context = self.context(&request)?;
+                let update = UpdateRequest {
+                    resource: self.resource,
+                    namespace: self.namespace(),
+                    name,
+                    part,
+                    dry_run: self.query.dry_run()?,
+                    context,
+                };
+                let received = body::read(self.server, request).await?;
+                let outcome = if verb == "update" {
+                    self.server.replace(update, body::object(&received)?).await?
+                } else {
+                    let patch = self.patch_body(received)?;
+                    self.server.patch(update, patch).await?
+                };
+                Ok(self.outcome(outcome))
+            }
+            "delete" => {
+                let options = self.delete_options(request).await?;
+                let deleted = self.server.delete(self.resource, self.namespace(), name, &options).await?;
+                Ok(self.deleted(name, deleted))
+            }
+            _ => {
+                let options = self.delete_options(request).await?;
+                let list = ListRequest::parse(self.resource, self.path.namespace.as_deref(), self.query)?;
+                let items = self.server.delete_collection(list, &options).await?;
+                let revision = self.server.snapshot().revision.to_string();
+                Ok(self.list_answer(&items, &json!({"resourceVersion": revision})))
+            }
+        }
+    }
+
+    fn namespace(&self) -> &str {
+        self.path.namespace.as_deref().unwrap_or_default()
+    }
+
+    fn context(&self, request: &Request) -> Result<WriteContext, ApiError> {
+        let agent = request.headers().get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let manager = self.query.get("fieldManager").unwrap_or_else(|| agent.split('/').next().unwrap_or_default());
+        if manager.len() > 128 {
+            return Err(ApiError::bad_request("fieldManager may not be longer than 128 bytes"));
+        }
+        Ok(WriteContext {
+            now: render_timestamp(OffsetDateTime::now_utc()),
+            validation: self.query.field_validation()?,
+            manager: if manager.is_empty() { "unknown".into() } else { manager.into() },
+            user: self.identity.user.clone(),
+            groups: self.identity.groups.clone(),
+            applied: false,
+        })
+    }
+
+    fn patch_body(&self, received: body::Received) -> Result<PatchBody, ApiError> {
+        let unsupported = |media: &str| {
+            let known = [JSON_PATCH, MERGE_PATCH, APPLY_PATCH];
+            Err(ApiError::unsupported_media_type(media, &known))
+        };
+        match received.media.as_str() {
+            JSON_PATCH => Ok(PatchBody::Json(received.bytes.to_vec())),
+            MERGE_PATCH => Ok(PatchBody::Merge(body::json(&received.bytes)?)),
+            STRATEGIC_PATCH if self.resource.strategic => Ok(PatchBody::Strategic(body::json(&received.bytes)?)),
+            APPLY_PATCH => {
+                if self.query.get("fieldManager").is_none() {
+                    return Err(ApiError::bad_request("fieldManager is required for apply patch"));
+                }
+                let wanted = body::json(&received.bytes).map_err(|error| {
+                    ApiError::bad_request(format!(
+                        "error decoding YAML: only its JSON subset is read: {}",
+                        error.message
+                    ))
+                })?;
+                Ok(PatchBody::Apply { wanted, force: self.query.flag("force") })
+            }
+            other => unsupported(other),
+        }
+    }
+
+    async fn delete_options(&self, request: Request) -> Result<DeleteOptions, ApiError> {
+        let received = body::read(self.server, request).await?;
+        let mut options = match received.bytes.is_empty() {
+            true => DeleteOptions::default(),
+            false => DeleteOptions::parse(&body::object(&received)?)?,
+        };
+        options.dry_run |= self.query.dry_run()?;
+        if let Some(policy) = self.query.get("propagationPolicy") {
+            options.propagation = Propagation::parse(policy)?;
+        }
+        Ok(options)
+    }
+
+    fn list(&self) -> Result<Answer, ApiError> {
+        let request = ListRequest::parse(self.resource, self.path.namespace.as_deref(), self.query)?;
+        let list = self.server.list(&request)?;
+        Ok(self.list_answer(&list.items, &list.metadata))
+    }
+
+    fn list_answer(&self, items: &[Arc<Stored>], metadata: &Value) -> Answer {
+        let values = || items.iter().map(|stored| self.server.value(self.resource, stored)).collect::<Vec<_>>();
+        match self.form {
+            Form::Table => {
+                let now = OffsetDateTime::now_utc();
+                let include = self.query.include_object();
+                Answer::json(200, &render_table(self.resource, &values(), metadata, include, now))
+            }
+            Form::Metadata => {
+                let items: Vec<Value> = values().iter().map(partial_metadata).collect();
+                Answer::json(
+                    200,
+                    &json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                    "metadata": metadata, "items": items}),
+                )
+            }
+            Form::Plain | Form::Discovery(_) => Answer::bytes(200, self.joined(items, metadata)),
+        }
+    }
+
+    /// A list is its objects' bytes one after the other: nothing is parsed, nothing encoded again.
+    fn joined(&self, items: &[Arc<Stored>], metadata: &Value) -> Bytes {
+        let size = items.iter().map(|stored| stored.json.len() + 1).sum::<usize>();
+        let head = format!(
+            "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
+            Value::from(self.resource.list_kind.as_str()),
+            Value::from(self.resource.api_version())
+        );
+        let mut bytes = Vec::with_capacity(head.len() + size + 2);
+        bytes.extend_from_slice(head.as_bytes());
+        for (index, stored) in items.iter().enumerate() {
+            if index > 0 {
+                bytes.push(b',');
+            }
+            bytes.extend_from_slice(&self.in_version(stored));
+        }
+        bytes.extend_from_slice(b"]}");
+        Bytes::from(bytes)
+    }
+
+    /// An object's bytes in the version that was asked for.
+    fn in_version(&self, stored: &Stored) -> Bytes {
+        let prefix = format!("{{\"apiVersion\":{},", Value::from(self.resource.api_version()));
+        if stored.json.starts_with(prefix.as_bytes()) {
+            return stored.json.clone();
+        }
+        Bytes::from(self.server.value(self.resource, stored).to_string())
+    }
+
+    fn watch(&self) -> Result<Answer, ApiError> {
+        let query = self.query;
+        // Refuses wrong selectors before the stream begins.
+        ListRequest::parse(self.resource, self.path.namespace.as_deref(), query)?;
+        let mut watched = query.clone();
+        if let Some(name) = &self.path.name {
+            watched = watched.with("fieldSelector", &format!("metadata.name={name}"));
+        }
+        let revision = query.number("resourceVersion")?.filter(|revision| *revision > 0);
+        let initial = match (query.get("sendInitialEvents"), revision) {
+            (Some("true"), _) if query.flag("allowWatchBookmarks") => InitialEvents::ExistingWithEnd,
+            (Some("true"), _) => InitialEvents::Existing,
+            (Some(_), None) => InitialEvents::From(self.server.snapshot().revision),
+            (None, None) => InitialEvents::Existing,
+            // A revision from another life of the data, for example from before a backup was restored.
+            (_, Some(revision)) if revision > self.server.snapshot().revision => InitialEvents::From(0),
+            (_, Some(revision)) => InitialEvents::From(revision),
+        };
+        let timeout = query.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
+        let timeout = timeout.map_or(WATCH_TIME, |seconds| Duration::from_secs(seconds.min(LONGEST_WATCH)));
+        let permit = Arc::clone(&self.server.watches)
+            .try_acquire_owned()
+            .map_err(|_| ApiError::too_many_requests("too many watches: try again later"))?;
+        let request = WatchRequest {
+            resource: Arc::clone(self.resource),
+            namespace: self.path.namespace.clone(),
+            query: watched,
+            initial,
+            bookmarks: query.flag("allowWatchBookmarks"),
+            timeout,
+            form: self.form,
+            include: query.include_object(),
+        };
+        let (sender, frames) = mpsc::channel(FRAMES);
+        tokio::spawn(Arc::clone(self.server).watch(request, sender, permit));
+        Ok(Answer::stream(frames))
+    }
+
+    fn outcome(&self, outcome: Outcome) -> Answer {
+        let code = if outcome.created { 201 } else { 200 };
+        self.object(code, &outcome.object).with_warnings(outcome.warnings)
+    }
+
+    fn object(&self, code: u16, object: &Written) -> Answer {
+        let value = match object {
+            Written::Stored(stored) if matches!(self.form, Form::Plain | Form::Discovery(_)) => {
+                return Answer::bytes(code, self.in_version(stored));
+            }
+            Written::Stored(stored) => self.server.value(self.resource, stored),
+            Written::DryRun(value) => value.clone(),
+        };
+        match self.form {
+            Form::Table => {
+                let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
+                let now = OffsetDateTime::now_utc();
+                let include = self.query.include_object();
+                Answer::json(code, &render_table(self.resource, &[value], &metadata, include, now))
+            }
+            Form::Metadata => Answer::json(code, &partial_metadata(&value)),
+            Form::Plain | Form::Discovery(_) => Answer::json(code, &value),
+        }
+    }
+
+    fn deleted(&self, name: &str, deleted: Deleted) -> Answer {
+        match deleted {
+            Deleted::Held(object) => Answer::json(200, &object),
+            Deleted::Gone(object) => {
+                let mut details = json!({"name": name, "kind": self.resource.plural, "uid": object["metadata"]["uid"]});
+                if !self.resource.group.is_empty() {
+                    details["group"] = self.resource.group.as_str().into();
+                }
+                let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+                    "details": details});
+                Answer::json(200, &status)
+            }
+        }
+    }
+}

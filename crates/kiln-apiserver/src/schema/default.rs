@@ -1,0 +1,39 @@
+//! Filling in what was left out.
+
+use serde_json::Value;
+
+use super::Schema;
+
+impl Schema {
+    /// Fills in defaults; a null that is not allowed and has a default is replaced by it.
+    pub fn default_fields(&self, value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                for (name, schema) in &self.properties {
+                    let Some(default) = &schema.default else { continue };
+                    let absent = match map.get(name) {
+                        None => true,
+                        Some(Value::Null) => !schema.nullable,
+                        Some(_) => false,
+                    };
+                    if absent {
+                        map.insert(name.clone(), default.clone());
+                    }
+                }
+                for (name, child) in map.iter_mut() {
+                    if let Some(schema) = self.property(name) {
+                        schema.default_fields(child);
+                    }
+                }
+            }
+            Value::Array(items) => {
+                if let Some(schema) = self.items() {
+                    for item in items {
+                        schema.default_fields(item);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}

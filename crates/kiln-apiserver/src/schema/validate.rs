@@ -1,0 +1,286 @@
+//! Judging an object by its schema, with every mistake at its place and in the words of the real server.
+
+use std::collections::HashSet;
+
+use base64::Engine;
+use serde_json::Value;
+
+use super::{Checks, ListType, Schema, Type};
+use crate::error::Cause;
+use crate::timestamp::parse_timestamp;
+
+/// Mistakes told about one object.
+const MOST_CAUSES: usize = 100;
+
+impl Schema {
+    /// Everything that is wrong with the object.
+    pub fn validate(&self, object: &Value) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        self.validate_at(object, "", &mut causes);
+        causes
+    }
+
+    fn validate_at(&self, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+        if causes.len() >= MOST_CAUSES || (value.is_null() && (self.nullable || self.kind.is_none())) {
+            return;
+        }
+        if let Some(expected) = self.type_problem(value) {
+            let place = place(path);
+            let why = format!("{place} in body must be of type {expected}: \"{}\"", type_name(value));
+            let mut cause = Cause::invalid(place, value, &why);
+            cause.reason = "FieldValueTypeInvalid";
+            if let Value::String(text) = value {
+                cause.message = format!("Invalid value: {:?}: {why}", shorten(text));
+            } else {
+                cause.message = format!("Invalid value: \"{}\": {why}", type_name(value));
+            }
+            causes.push(cause);
+            return;
+        }
+        self.validate_choices(value, path, causes);
+        self.checks.validate(value, path, self.format.as_deref(), causes);
+        self.validate_alternatives(value, path, causes);
+        match value {
+            Value::Object(map) => {
+                for name in &self.required {
+                    if !map.contains_key(name) {
+                        causes.push(Cause::required(join(path, name), ""));
+                    }
+                }
+                for (name, child) in map {
+                    if path.is_empty() && name == "metadata" {
+                        continue;
+                    }
+                    if let Some(schema) = self.property(name) {
+                        schema.validate_at(child, &join(path, name), causes);
+                    }
+                }
+            }
+            Value::Array(items) => {
+                self.validate_list(items, path, causes);
+                if let Some(schema) = self.items() {
+                    for (index, item) in items.iter().enumerate() {
+                        schema.validate_at(item, &format!("{path}[{index}]"), causes);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn type_problem(&self, value: &Value) -> Option<&'static str> {
+        if self.int_or_string {
+            return (!value.is_string() && !is_integer(value)).then_some("integer,string");
+        }
+        let (fits, name) = match self.kind? {
+            Type::Object => (value.is_object(), "object"),
+            Type::Array => (value.is_array(), "array"),
+            Type::String => (value.is_string(), "string"),
+            Type::Integer => (is_integer(value), "integer"),
+            Type::Number => (value.is_number(), "number"),
+            Type::Boolean => (value.is_boolean(), "boolean"),
+        };
+        (!fits).then_some(name)
+    }
+
+    fn validate_choices(&self, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+        let choices = &self.checks.choices;
+        if choices.is_empty() || choices.iter().any(|choice| same(choice, value)) {
+            return;
+        }
+        let known: Vec<String> = choices.iter().map(Value::to_string).collect();
+        causes.push(Cause {
+            reason: "FieldValueNotSupported",
+            message: format!("Unsupported value: {}: supported values: {}", short_json(value), known.join(", ")),
+            field: place(path),
+        });
+    }
+
+    fn validate_alternatives(&self, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+        let Checks { all_of, any_of, one_of, not, .. } = &self.checks;
+        for schema in all_of {
+            schema.validate_at(value, path, causes);
+        }
+        let fits = |schema: &&Schema| {
+            let mut inner = Vec::new();
+            schema.validate_at(value, path, &mut inner);
+            inner.is_empty()
+        };
+        let mut refuse =
+            |why: &str| causes.push(Cause::invalid(place(path), value, &format!("{} {why}", quoted(path))));
+        if !any_of.is_empty() && !any_of.iter().any(|schema| fits(&schema)) {
+            refuse("must validate at least one schema (anyOf)");
+        }
+        if !one_of.is_empty() && one_of.iter().filter(fits).count() != 1 {
+            refuse("must validate one and only one schema (oneOf)");
+        }
+        if not.as_ref().is_some_and(|schema| fits(&&**schema)) {
+            refuse("must not validate the schema (not)");
+        }
+    }
+
+    /// Items of sets and maps must differ.
+    fn validate_list(&self, items: &[Value], path: &str, causes: &mut Vec<Cause>) {
+        let mut seen = HashSet::new();
+        for (index, item) in items.iter().enumerate() {
+            let identity = match &self.list {
+                ListType::Atomic => return,
+                ListType::Set => item.to_string(),
+                ListType::Map(keys) => {
+                    let parts: Vec<String> =
+                        keys.iter().map(|key| format!("{key:?}:{}", item.get(key).unwrap_or(&Value::Null))).collect();
+                    format!("{{{}}}", parts.join(","))
+                }
+            };
+            if !seen.insert(identity.clone()) {
+                causes.push(Cause {
+                    reason: "FieldValueDuplicate",
+                    message: format!("Duplicate value: {}", shorten(&identity)),
+                    field: format!("{path}[{index}]"),
+                });
+            }
+        }
+    }
+}
+
+impl Checks {
+    fn validate(&self, value: &Value, path: &str, format: Option<&str>, causes: &mut Vec<Cause>) {
+        let mut refuse = |why: String| {
+            causes.push(Cause::invalid(place(path), value, &format!("{} in body {why}", place(path))));
+        };
+        match value {
+            Value::Number(number) => {
+                let number = number.as_f64().unwrap_or(0.0);
+                if let Some(minimum) = self.minimum {
+                    if self.exclusive_minimum && number <= minimum {
+                        refuse(format!("should be greater than {minimum}"));
+                    } else if number < minimum {
+                        refuse(format!("should be greater than or equal to {minimum}"));
+                    }
+                }
+                if let Some(maximum) = self.maximum {
+                    if self.exclusive_maximum && number >= maximum {
+                        refuse(format!("should be less than {maximum}"));
+                    } else if number > maximum {
+                        refuse(format!("should be less than or equal to {maximum}"));
+                    }
+                }
+                if let Some(step) = self.multiple_of
+                    && step > 0.0
+                    && (number / step).fract() != 0.0
+                {
+                    refuse(format!("should be a multiple of {step}"));
+                }
+                if format == Some("int32") && (number < f64::from(i32::MIN) || number > f64::from(i32::MAX)) {
+                    refuse("must be of type int32".into());
+                }
+            }
+            Value::String(text) => {
+                let length = text.chars().count() as u64;
+                if self.min_length.is_some_and(|bound| length < bound) {
+                    refuse(format!("should be at least {} chars long", self.min_length.unwrap_or(0)));
+                }
+                if let Some(bound) = self.max_length.filter(|bound| length > *bound) {
+                    refuse(format!("may not be more than {bound} bytes"));
+                }
+                if let Some(pattern) = self.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
+                    refuse(format!("should match '{pattern}'"));
+                }
+                if let Some(format) = format.filter(|format| !fits_format(format, text)) {
+                    refuse(format!("must be of type {format}: {:?}", shorten(text)));
+                }
+            }
+            Value::Array(items) => {
+                let length = items.len() as u64;
+                if let Some(bound) = self.min_items.filter(|bound| length < *bound) {
+                    refuse(format!("should have at least {bound} items"));
+                }
+                if let Some(bound) = self.max_items.filter(|bound| length > *bound) {
+                    refuse(format!("must have at most {bound} items"));
+                }
+                let mut seen = HashSet::new();
+                if self.unique_items && !items.iter().all(|item| seen.insert(item.to_string())) {
+                    refuse("shouldn't contain duplicates".into());
+                }
+            }
+            Value::Object(map) => {
+                let length = map.len() as u64;
+                if let Some(bound) = self.min_properties.filter(|bound| length < *bound) {
+                    refuse(format!("should have at least {bound} properties"));
+                }
+                if let Some(bound) = self.max_properties.filter(|bound| length > *bound) {
+                    refuse(format!("must have at most {bound} properties"));
+                }
+            }
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+}
+
+/// Formats the real server checks; all others are documentation.
+fn fits_format(format: &str, text: &str) -> bool {
+    match format {
+        "date-time" => parse_timestamp(text).is_some(),
+        "byte" => base64::engine::general_purpose::STANDARD.decode(text).is_ok(),
+        "ipv4" => text.parse::<std::net::Ipv4Addr>().is_ok(),
+        "ipv6" => text.parse::<std::net::Ipv6Addr>().is_ok(),
+        "uuid" => uuid::Uuid::parse_str(text).is_ok(),
+        "mac" => {
+            let parts: Vec<&str> = text.split([':', '-']).collect();
+            parts.len() == 6 && parts.iter().all(|part| part.len() == 2 && u8::from_str_radix(part, 16).is_ok())
+        }
+        _ => true,
+    }
+}
+
+/// 1.0 is an integer for the real server.
+fn is_integer(value: &Value) -> bool {
+    value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0)
+}
+
+/// Equality in which 1 is 1.0.
+pub fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+        }
+        _ => a == b,
+    }
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) if is_integer(value) => "integer",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn place(path: &str) -> String {
+    if path.is_empty() { "<nil>".into() } else { path.into() }
+}
+
+fn quoted(path: &str) -> String {
+    format!("\"{path}\"")
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+fn short_json(value: &Value) -> String {
+    shorten(&value.to_string()).to_owned()
+}
+
+fn shorten(text: &str) -> &str {
+    match text.char_indices().nth(200) {
+        Some((end, _)) => &text[..end],
+        None => text,
+    }
+}

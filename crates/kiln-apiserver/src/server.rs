@@ -1,0 +1,218 @@
+//! The server without its transport: state, and the verbs over it.
+//!
+//! The verbs are in `server/`, one file each; they decide with the pure functions of [`crate::change`] and then write.
+//! What must happen later (garbage, namespaces, definitions) is left to the [janitor](Server::run_janitor).
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use tokio::sync::{Notify, Semaphore, watch};
+
+use crate::change::{Part, WriteContext};
+use crate::error::ApiError;
+use crate::identity::{ADMINISTRATORS, Identity, Tokens};
+use crate::registry::{DEFINITIONS, Registry};
+use crate::resource::Resource;
+use crate::store::{Key, OpenError, Store, StoreLimits, Stored, WriteError};
+use crate::timestamp::render_timestamp;
+
+mod create;
+mod delete;
+mod janitor;
+mod list;
+mod update;
+mod watch_stream;
+
+pub use create::CreateRequest;
+pub use delete::{DeleteOptions, Deleted, Propagation};
+pub use list::{List, ListRequest};
+pub use update::{PatchBody, UpdateRequest};
+pub use watch_stream::{InitialEvents, WatchRequest};
+
+/// How much the server takes on.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Bytes of a request's body.
+    pub body_bytes: usize,
+    /// Watches at a time.
+    pub watches: usize,
+    /// Objects in one page of a list, when the client asks for a limit that is larger.
+    pub page: usize,
+    /// What the store keeps for watches.
+    pub store: StoreLimits,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { body_bytes: 3 << 20, watches: 4096, page: 10_000, store: StoreLimits::default() }
+    }
+}
+
+/// The server.
+#[derive(Debug)]
+pub struct Server {
+    pub(crate) store: Store,
+    registry: ArcSwap<Registry>,
+    refreshing: Mutex<()>,
+    pub(crate) tokens: Tokens,
+    pub(crate) limits: Limits,
+    pub(crate) watches: Arc<Semaphore>,
+    janitor: Notify,
+    stopping: watch::Sender<bool>,
+}
+
+/// An object as it is after a write.
+#[derive(Debug, Clone)]
+pub enum Written {
+    /// On the disk.
+    Stored(Arc<Stored>),
+    /// As it would have been.
+    DryRun(Value),
+}
+
+/// A write's result.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The object.
+    pub object: Written,
+    /// What the client should know.
+    pub warnings: Vec<String>,
+    /// Whether it did not exist before.
+    pub created: bool,
+}
+
+/// Namespaces that are there from the beginning.
+const FIRST_NAMESPACES: [&str; 2] = ["default", "kube-system"];
+
+impl Server {
+    /// Opens the store in `folder` and makes the first namespaces.
+    pub async fn open(folder: &Path, tokens: Tokens, limits: Limits) -> Result<Arc<Server>, OpenError> {
+        let store = Store::open(folder, limits.store)?;
+        let registry = Registry::of(&store.snapshot());
+        let server = Arc::new(Server {
+            store,
+            registry: ArcSwap::from_pointee(registry),
+            refreshing: Mutex::new(()),
+            tokens,
+            limits,
+            watches: Arc::new(Semaphore::new(limits.watches)),
+            janitor: Notify::new(),
+            stopping: watch::Sender::new(false),
+        });
+        for name in FIRST_NAMESPACES {
+            server.ensure_namespace(name).await;
+        }
+        Ok(server)
+    }
+
+    /// What is served now.
+    pub fn registry(&self) -> Arc<Registry> {
+        self.registry.load_full()
+    }
+
+    /// Everything as of the last commit.
+    pub fn snapshot(&self) -> Arc<crate::store::Snapshot> {
+        self.store.snapshot()
+    }
+
+    /// Ends all watches and the janitor. Requests are still answered.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Closes the store; later writes fail.
+    pub async fn close(&self) {
+        self.stop();
+        self.store.close().await;
+    }
+
+    /// Becomes true when the server stops.
+    pub fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.subscribe()
+    }
+
+    pub(crate) fn key(&self, resource: &Resource, namespace: &str, name: &str) -> Key {
+        Key::new(&resource.collection, if resource.namespaced { namespace } else { "" }, name)
+    }
+
+    pub(crate) fn find(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Arc<Stored>, ApiError> {
+        let snapshot = self.store.snapshot();
+        let found = snapshot.get(&self.key(resource, namespace, name)).cloned();
+        found.ok_or_else(|| ApiError::not_found(resource.named(name)))
+    }
+
+    /// What must follow a write: new definitions are served, the janitor looks for work.
+    fn after_write(&self, collection: &str, stored: &Stored) {
+        if collection == DEFINITIONS {
+            let _one = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+            self.registry.store(Arc::new(Registry::of(&self.store.snapshot())));
+        }
+        if stored.index.deleting || !stored.index.owners.is_empty() {
+            self.janitor.notify_one();
+        }
+    }
+
+    async fn ensure_namespace(&self, name: &str) {
+        let registry = self.registry();
+        let Some(resource) = registry.find("", "v1", "namespaces") else { return };
+        if self.find(resource, "", name).is_ok() {
+            return;
+        }
+        let request = CreateRequest {
+            resource,
+            namespace: "",
+            body: json!({"metadata": {"name": name}}),
+            dry_run: false,
+            context: system_context(),
+        };
+        if let Err(error) = self.create(request).await {
+            tracing::error!(name, error = %error.message, "cannot create a namespace");
+        }
+    }
+}
+
+/// Returns when the server stops.
+pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // An error means that the server is gone altogether.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+/// The context in which the server itself writes.
+pub(crate) fn system_context() -> WriteContext {
+    let identity = Identity::member("system:apiserver", ADMINISTRATORS);
+    WriteContext {
+        now: render_timestamp(OffsetDateTime::now_utc()),
+        validation: crate::change::FieldValidation::Ignore,
+        manager: "kiln".into(),
+        user: identity.user,
+        groups: identity.groups,
+        applied: false,
+    }
+}
+
+/// What a failed write means to the client.
+pub(crate) fn write_error(error: WriteError, resource: &Resource, namespace: &str, name: &str) -> ApiError {
+    match error {
+        WriteError::Exists => ApiError::already_exists(resource.named(name)),
+        WriteError::Missing => ApiError::not_found(resource.named(name)),
+        WriteError::Conflict { .. } => ApiError::stale(resource.named(name)),
+        WriteError::RequirementMissing => {
+            ApiError::not_found(crate::error::Named { group: "", resource: "namespaces", name: namespace })
+        }
+        WriteError::Failed(why) => ApiError::internal(why),
+        WriteError::Closed => ApiError::new(503, "ServiceUnavailable", "the server is shutting down"),
+    }
+}
+
+/// Which part of the object a path writes; other subresources are not served.
+pub fn part_of(resource: &Resource, subresource: Option<&str>) -> Result<Part, ApiError> {
+    match subresource {
+        None => Ok(Part::Main),
+        Some("status") if resource.status => Ok(Part::Status),
+        Some("approval") if resource.is("certificates.k8s.io", "certificatesigningrequests") => Ok(Part::Status),
+        Some(_) => Err(ApiError::no_such_path()),
+    }
+}

@@ -1,0 +1,94 @@
+//! `create`.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Outcome, Server, Written, write_error};
+use crate::change::{NewPlace, WriteContext, plan_create};
+use crate::error::{ApiError, Cause};
+use crate::resource::Resource;
+use crate::store::{Draft, Key, Write, WriteError};
+
+/// A request to create an object.
+#[derive(Debug)]
+pub struct CreateRequest<'a> {
+    /// Which kind.
+    pub resource: &'a Resource,
+    /// From the path; empty for cluster-wide resources.
+    pub namespace: &'a str,
+    /// The object.
+    pub body: Value,
+    /// Whether to store nothing.
+    pub dry_run: bool,
+    /// Who writes.
+    pub context: WriteContext,
+}
+
+/// How often a name is made up before the client is told that it exists.
+const TRIES: usize = 8;
+
+impl Server {
+    /// Creates an object.
+    pub async fn create(&self, request: CreateRequest<'_>) -> Result<Outcome, ApiError> {
+        let CreateRequest { resource, namespace, body, dry_run, context } = request;
+        let generated = body["metadata"]["name"].as_str().unwrap_or_default().is_empty();
+        for attempt in 1.. {
+            let (uid, suffix) = (uuid::Uuid::new_v4().to_string(), random_suffix());
+            let place = NewPlace { namespace, uid: &uid, suffix: &suffix };
+            let planned = plan_create(resource, body.clone(), place, &context)?;
+            let name = planned.object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let requires = self.check_namespace(resource, namespace, &name)?;
+            let key = self.key(resource, namespace, &name);
+            if dry_run {
+                if self.store.snapshot().get(&key).is_some() {
+                    return Err(ApiError::already_exists(resource.named(&name)));
+                }
+                return Ok(Outcome {
+                    object: Written::DryRun(planned.object),
+                    warnings: planned.warnings,
+                    created: true,
+                });
+            }
+            let write = Write::Create { key, draft: Draft::new(&planned.object), requires };
+            match self.store.write(write).await {
+                Err(WriteError::Exists) if generated && attempt < TRIES => {}
+                Err(error) => return Err(write_error(error, resource, namespace, &name)),
+                Ok(stored) => {
+                    self.after_write(&resource.collection, &stored);
+                    return Ok(Outcome { object: Written::Stored(stored), warnings: planned.warnings, created: true });
+                }
+            }
+        }
+        Err(ApiError::internal("no free name was found"))
+    }
+
+    /// The namespace that must exist, and must not be on its way out.
+    fn check_namespace(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Option<Key>, ApiError> {
+        if !resource.namespaced {
+            return Ok(None);
+        }
+        let key = Key::new(&Arc::from("namespaces"), "", namespace);
+        if self.store.snapshot().get(&key).is_some_and(|stored| stored.index.deleting) {
+            let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+            let mut error = ApiError::forbidden(format!(
+                "{} is forbidden: {why}",
+                ApiError::not_found(resource.named(name)).message.trim_end_matches(" not found")
+            ))
+            .about(resource.named(name));
+            error.details.causes = vec![Cause {
+                reason: "NamespaceTerminating",
+                message: format!("namespace {namespace} is being terminated"),
+                field: "metadata.namespace".into(),
+            }];
+            return Err(error);
+        }
+        Ok(Some(key))
+    }
+}
+
+/// Five letters that spell nothing.
+fn random_suffix() -> String {
+    const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+    uuid::Uuid::new_v4().as_bytes().iter().take(5).map(|byte| char::from(LETTERS[usize::from(*byte) % 27])).collect()
+}

@@ -1,0 +1,236 @@
+//! What a controller-manager does in a real cluster: empties namespaces and definitions that are being deleted, and
+//! removes objects whose owners are gone.
+//!
+//! One pass looks at everything it needs from one snapshot; whatever it changes wakes it again, until nothing is left to
+//! do. It keeps no state, so a crash costs nothing but the pass.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::delete::{CLEANUP, DeleteOptions, FOREGROUND, ORPHAN};
+use super::{Server, stopped};
+use crate::change::may_go;
+use crate::error::ApiError;
+use crate::registry::{DEFINITIONS, Registry};
+use crate::resource::Resource;
+use crate::store::{Draft, Key, Snapshot, Stored, Write, WriteError};
+
+/// Bursts of deletions share a pass.
+const PAUSE: Duration = Duration::from_millis(20);
+/// After a pass that met an error.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// A change to one object, computed from the newest state of it.
+type Edit = dyn Fn(&mut Value) + Send + Sync;
+
+impl Server {
+    /// Works until the server stops.
+    pub async fn run_janitor(self: Arc<Self>) {
+        let mut stopping = self.stopping();
+        loop {
+            let pause = match self.clean().await {
+                Ok(()) => PAUSE,
+                Err(error) => {
+                    tracing::warn!(error = %error.message, "garbage collection will be tried again");
+                    self.wake_janitor();
+                    RETRY
+                }
+            };
+            tokio::select! {
+                () = self.janitor.notified() => {}
+                () = stopped(&mut stopping) => return,
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    pub(super) fn wake_janitor(&self) {
+        self.janitor.notify_one();
+    }
+
+    /// One pass.
+    pub(super) async fn clean(&self) -> Result<(), ApiError> {
+        let (snapshot, registry) = (self.store.snapshot(), self.registry());
+        for stored in snapshot.list("namespaces", None, None).filter(|stored| stored.index.deleting) {
+            self.empty_namespace(&snapshot, &registry, stored).await?;
+        }
+        for stored in snapshot.list(DEFINITIONS, None, None).filter(|stored| stored.index.deleting) {
+            self.empty_definition(&snapshot, &registry, stored).await?;
+        }
+        self.collect_dependents(&snapshot, &registry).await?;
+        self.release_owners(&snapshot, &registry).await
+    }
+
+    async fn empty_namespace(&self, snapshot: &Snapshot, registry: &Registry, stored: &Stored) -> Result<(), ApiError> {
+        let namespace = &*stored.place.name;
+        let mut left = 0;
+        let mut seen = HashSet::new();
+        for resource in registry.all().filter(|resource| resource.namespaced) {
+            if seen.insert(Arc::clone(&resource.collection)) {
+                left += self.delete_all(snapshot, resource, Some(namespace)).await?;
+            }
+        }
+        if left == 0
+            && let Some(resource) = registry.find("", "v1", "namespaces")
+        {
+            // Nothing new comes in: creation looks at the mark.
+            self.edit(resource, "", namespace, &|object| object["spec"] = serde_json::json!({})).await?;
+        }
+        Ok(())
+    }
+
+    async fn empty_definition(
+        &self,
+        snapshot: &Snapshot,
+        registry: &Registry,
+        stored: &Stored,
+    ) -> Result<(), ApiError> {
+        let left = match registry.of_collection(&stored.place.name) {
+            Some(resource) => self.delete_all(snapshot, resource, None).await?,
+            None => 0,
+        };
+        match registry.of_collection(DEFINITIONS) {
+            Some(resource) if left == 0 => {
+                self.edit(resource, "", &stored.place.name, &|object| remove_finalizer(object, CLEANUP)).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Deletes everything of a resource; says how much finalizers hold.
+    async fn delete_all(
+        &self,
+        snapshot: &Snapshot,
+        resource: &Resource,
+        namespace: Option<&str>,
+    ) -> Result<usize, ApiError> {
+        let mut held = 0;
+        for stored in snapshot.list(&resource.collection, namespace, None) {
+            let place = &stored.place;
+            match self.delete(resource, &place.namespace, &place.name, &DeleteOptions::default()).await {
+                Ok(super::Deleted::Gone(_)) => {}
+                Ok(super::Deleted::Held(_)) => held += 1,
+                Err(error) if error.code == 404 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(held)
+    }
+
+    /// Deletes objects all of whose owners are gone, or of which one waits for its dependents to go first.
+    async fn collect_dependents(&self, snapshot: &Snapshot, registry: &Registry) -> Result<(), ApiError> {
+        let dependents: Vec<_> = snapshot.all().filter(|(_, stored)| !stored.index.owners.is_empty()).collect();
+        if dependents.is_empty() {
+            return Ok(());
+        }
+        let alive: HashSet<&str> = snapshot.all().map(|(_, stored)| &*stored.index.uid).collect();
+        let waiting = waiting_owners(snapshot, FOREGROUND);
+        for (collection, stored) in dependents {
+            let Some(resource) = registry.of_collection(collection) else { continue };
+            let owners = &stored.index.owners;
+            let gone = owners.iter().filter(|owner| !alive.contains(owner.as_str())).count();
+            let waited_for = owners.iter().any(|owner| waiting.contains(owner.as_str()));
+            let place = &stored.place;
+            if gone == owners.len() || waited_for {
+                let options = DeleteOptions { uid: Some(stored.index.uid.to_string()), ..DeleteOptions::default() };
+                if stored.index.deleting {
+                    continue;
+                }
+                match self.delete(resource, &place.namespace, &place.name, &options).await {
+                    Err(error) if error.code == 404 || error.code == 409 => {}
+                    Err(error) => return Err(error),
+                    Ok(_) => {}
+                }
+            } else if gone > 0 {
+                let alive: HashSet<String> = owners.iter().filter(|o| alive.contains(o.as_str())).cloned().collect();
+                let keep = move |object: &mut Value| keep_owners(object, &|uid| alive.contains(uid));
+                self.edit(resource, &place.namespace, &place.name, &keep).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets owners go that waited for their dependents to go or to be orphaned.
+    async fn release_owners(&self, snapshot: &Snapshot, registry: &Registry) -> Result<(), ApiError> {
+        for (collection, stored) in snapshot.all().filter(|(_, stored)| stored.index.deleting) {
+            let Some(resource) = registry.of_collection(collection) else { continue };
+            let value = stored.value();
+            let has = |finalizer: &str| {
+                value["metadata"]["finalizers"].as_array().is_some_and(|list| list.iter().any(|f| f == finalizer))
+            };
+            let uid = stored.index.uid.to_string();
+            let owned = |other: &Stored| other.index.owners.iter().any(|owner| *owner == *uid);
+            let place = &stored.place;
+            if has(ORPHAN) {
+                for (collection, dependent) in snapshot.all().filter(|(_, other)| owned(other)) {
+                    let Some(resource) = registry.of_collection(collection) else { continue };
+                    let owner = uid.clone();
+                    let keep = move |object: &mut Value| keep_owners(object, &|uid| uid != owner);
+                    self.edit(resource, &dependent.place.namespace, &dependent.place.name, &keep).await?;
+                }
+                let release = |object: &mut Value| remove_finalizer(object, ORPHAN);
+                self.edit(resource, &place.namespace, &place.name, &release).await?;
+            }
+            if has(FOREGROUND) && !snapshot.all().any(|(_, other)| owned(other)) {
+                let release = |object: &mut Value| remove_finalizer(object, FOREGROUND);
+                self.edit(resource, &place.namespace, &place.name, &release).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes an object, or removes it when nothing holds it any longer.
+    async fn edit(&self, resource: &Resource, namespace: &str, name: &str, edit: &Edit) -> Result<(), ApiError> {
+        let key: Key = self.key(resource, namespace, name);
+        loop {
+            let Some(stored) = self.store.snapshot().get(&key).cloned() else { return Ok(()) };
+            let before = stored.value();
+            let mut object = before.clone();
+            edit(&mut object);
+            if object == before {
+                return Ok(());
+            }
+            let (key, draft, expected) = (key.clone(), Draft::new(&object), stored.revision);
+            let write = if may_go(&object) {
+                Write::Delete { key, expected, draft }
+            } else {
+                Write::Update { key, expected, draft }
+            };
+            match self.store.write(write).await {
+                Ok(written) => {
+                    self.after_write(&resource.collection, &written);
+                    self.wake_janitor();
+                    return Ok(());
+                }
+                Err(WriteError::Conflict { .. }) => {}
+                Err(WriteError::Missing) => return Ok(()),
+                Err(error) => return Err(super::write_error(error, resource, namespace, name)),
+            }
+        }
+    }
+}
+
+fn waiting_owners(snapshot: &Snapshot, finalizer: &str) -> HashSet<String> {
+    let deleting = snapshot.all().filter(|(_, stored)| stored.index.deleting);
+    deleting
+        .filter(|(_, stored)| {
+            stored.value()["metadata"]["finalizers"].as_array().is_some_and(|list| list.iter().any(|f| f == finalizer))
+        })
+        .map(|(_, stored)| stored.index.uid.to_string())
+        .collect()
+}
+
+fn remove_finalizer(object: &mut Value, finalizer: &str) {
+    if let Some(list) = object["metadata"]["finalizers"].as_array_mut() {
+        list.retain(|known| known != finalizer);
+    }
+}
+
+fn keep_owners(object: &mut Value, keep: &dyn Fn(&str) -> bool) {
+    if let Some(list) = object["metadata"]["ownerReferences"].as_array_mut() {
+        list.retain(|owner| owner["uid"].as_str().is_some_and(keep));
+    }
+}

@@ -1,0 +1,198 @@
+//! The one thread that writes: whatever waits shares a transaction.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use rusqlite::Transaction;
+use tokio::sync::{mpsc, oneshot};
+
+use super::database::{self, Database};
+use super::event_log::{Event, EventKind, EventLogs};
+use super::snapshot::Snapshot;
+use super::{Draft, Key, Stored, Write, WriteError};
+
+type Answer = oneshot::Sender<Result<Arc<Stored>, WriteError>>;
+
+#[derive(Debug)]
+pub(super) enum Command {
+    Write { write: Write, answer: Answer },
+    Close { answer: oneshot::Sender<()> },
+}
+
+/// Writes that share a transaction at most: what one client waits for the others.
+const BATCH: usize = 256;
+
+pub(super) struct Writer {
+    pub(super) database: Database,
+    pub(super) snapshot: Arc<ArcSwap<Snapshot>>,
+    pub(super) logs: Arc<EventLogs>,
+    pub(super) queue: mpsc::Receiver<Command>,
+}
+
+/// What a transaction would change, published once it is committed.
+struct Batch {
+    next: Snapshot,
+    events: Vec<(Arc<str>, Event)>,
+    accepted: Vec<(Answer, Arc<Stored>)>,
+}
+
+impl Writer {
+    pub(super) fn run(mut self) {
+        let mut closing = None;
+        while let Some(first) = self.queue.blocking_recv() {
+            let mut commands = vec![first];
+            while commands.len() < BATCH
+                && let Ok(more) = self.queue.try_recv()
+            {
+                commands.push(more);
+            }
+            closing = self.commit(commands);
+            if closing.is_some() {
+                break;
+            }
+        }
+        // Only tidies up: everything answered is in the write-ahead log already.
+        let _ = self.database.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+        let Writer { database, queue, .. } = self;
+        // The lock is released before the answer, so that the folder can be opened again at once.
+        drop((database, queue));
+        if let Some(answer) = closing {
+            let _ = answer.send(());
+        }
+    }
+
+    /// Carries out what was sent in one transaction. Gives the sender that asked to close.
+    fn commit(&mut self, commands: Vec<Command>) -> Option<oneshot::Sender<()>> {
+        let mut closing = None;
+        let next = Snapshot::clone(&self.snapshot.load());
+        let mut batch = Batch { next, events: Vec::new(), accepted: Vec::new() };
+        match fill(&mut self.database, &mut batch, commands, &mut closing) {
+            Ok(()) => self.publish(batch),
+            Err(error) => {
+                // An answer that cannot be delivered has nobody waiting for it.
+                let failed = WriteError::Failed(error.to_string());
+                for (answer, _) in batch.accepted {
+                    let _ = answer.send(Err(failed.clone()));
+                }
+            }
+        }
+        closing
+    }
+
+    /// Logs first, then the snapshot, then the answers: whoever sees a revision finds its events in the log.
+    fn publish(&self, batch: Batch) {
+        let revision = batch.next.revision;
+        let mut touched = Vec::new();
+        for (collection, event) in batch.events {
+            let log = self.logs.of(&collection);
+            log.append(event);
+            if !touched.iter().any(|known| Arc::ptr_eq(known, &log)) {
+                touched.push(log);
+            }
+        }
+        self.snapshot.store(Arc::new(batch.next));
+        for log in touched {
+            log.wake(revision);
+        }
+        for (answer, stored) in batch.accepted {
+            let _ = answer.send(Ok(stored));
+        }
+    }
+}
+
+fn fill(
+    database: &mut Database,
+    batch: &mut Batch,
+    commands: Vec<Command>,
+    closing: &mut Option<oneshot::Sender<()>>,
+) -> rusqlite::Result<()> {
+    let transaction = database.connection.transaction()?;
+    let mut failure = None;
+    for command in commands {
+        match command {
+            Command::Close { answer } => *closing = Some(answer),
+            Command::Write { answer, .. } if closing.is_some() => {
+                let _ = answer.send(Err(WriteError::Closed));
+            }
+            Command::Write { answer, .. } if failure.is_some() => {
+                let _ = answer.send(Err(WriteError::Failed("an earlier write of the same transaction failed".into())));
+            }
+            Command::Write { write, answer } => match decide(&batch.next, write) {
+                Err(refused) => {
+                    let _ = answer.send(Err(refused));
+                }
+                Ok(change) => {
+                    let stored = Arc::clone(&change.event.object);
+                    if let Err(error) = record(&transaction, batch, change) {
+                        failure = Some(error);
+                    }
+                    batch.accepted.push((answer, stored));
+                }
+            },
+        }
+    }
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    if !batch.accepted.is_empty() {
+        database::put_revision(&transaction, batch.next.revision)?;
+    }
+    transaction.commit()
+}
+
+struct Change {
+    key: Key,
+    event: Event,
+}
+
+/// Whether the write may be made on this state, and what it then is.
+fn decide(state: &Snapshot, write: Write) -> Result<Change, WriteError> {
+    let revision = state.revision + 1;
+    let current = |key: &Key, expected: u64| match state.get(key) {
+        None => Err(WriteError::Missing),
+        Some(stored) if stored.revision != expected => Err(WriteError::Conflict { current: stored.revision }),
+        Some(stored) => Ok(Arc::clone(stored)),
+    };
+    let (key, kind, draft, previous) = match write {
+        Write::Create { key, draft, requires } => {
+            if state.get(&key).is_some() {
+                return Err(WriteError::Exists);
+            }
+            if requires.is_some_and(|required| state.get(&required).is_none()) {
+                return Err(WriteError::RequirementMissing);
+            }
+            (key, EventKind::Added, draft, None)
+        }
+        Write::Update { key, expected, draft } => {
+            let previous = current(&key, expected)?;
+            (key, EventKind::Modified, draft, Some(previous))
+        }
+        Write::Delete { key, expected, draft } => {
+            let previous = current(&key, expected)?;
+            (key, EventKind::Deleted, draft, Some(previous))
+        }
+    };
+    let object = Arc::new(finish(&key, draft, revision));
+    Ok(Change { key, event: Event { kind, object, previous } })
+}
+
+fn finish(key: &Key, draft: Draft, revision: u64) -> Stored {
+    let digits = revision.to_string();
+    let json = [draft.before.as_slice(), digits.as_bytes(), draft.after.as_slice()].concat();
+    Stored { place: key.place.clone(), revision, json: Bytes::from(json), index: draft.index }
+}
+
+fn record(transaction: &Transaction<'_>, batch: &mut Batch, change: Change) -> rusqlite::Result<()> {
+    let Change { key, event } = change;
+    batch.next.revision = event.object.revision;
+    if event.kind == EventKind::Deleted {
+        database::remove(transaction, &key)?;
+        batch.next.remove(&key);
+    } else {
+        database::put(transaction, &key.collection, &event.object)?;
+        batch.next.put(&key.collection, Arc::clone(&event.object));
+    }
+    batch.events.push((key.collection, event));
+    Ok(())
+}

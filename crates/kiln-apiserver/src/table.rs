@@ -1,0 +1,135 @@
+//! What `kubectl get` prints: a `Table` with one row per object.
+
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+
+use crate::json_path::render;
+use crate::resource::{Column, ColumnValue, Resource};
+use crate::timestamp::{parse_timestamp, render_age};
+
+/// How much of the object goes into a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IncludeObject {
+    /// Nothing.
+    None,
+    /// Its metadata.
+    #[default]
+    Metadata,
+    /// All of it.
+    Object,
+}
+
+/// A table of these objects.
+pub fn render_table(
+    resource: &Resource,
+    objects: &[Value],
+    list_metadata: &Value,
+    include: IncludeObject,
+    now: OffsetDateTime,
+) -> Value {
+    let rows: Vec<Value> = objects.iter().map(|object| render_row(resource, object, include, now)).collect();
+    json!({
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": list_metadata,
+        "columnDefinitions": column_definitions(resource), "rows": rows,
+    })
+}
+
+/// The object reduced to its metadata.
+pub fn partial_metadata(object: &Value) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
+}
+
+fn column_definitions(resource: &Resource) -> Vec<Value> {
+    let name = json!({"name": "Name", "type": "string", "format": "name", "priority": 0,
+        "description": "Name must be unique within a namespace."});
+    let others = resource.columns.iter().map(|column| {
+        json!({"name": column.name, "type": column.kind, "format": "", "description": column.description,
+            "priority": column.priority})
+    });
+    std::iter::once(name).chain(others).collect()
+}
+
+fn render_row(resource: &Resource, object: &Value, include: IncludeObject, now: OffsetDateTime) -> Value {
+    let mut cells = vec![object["metadata"]["name"].clone()];
+    cells.extend(resource.columns.iter().map(|column| render_cell(column, object, now)));
+    let mut row = json!({"cells": cells});
+    match include {
+        IncludeObject::None => {}
+        IncludeObject::Metadata => row["object"] = partial_metadata(object),
+        IncludeObject::Object => row["object"] = object.clone(),
+    }
+    row
+}
+
+fn render_cell(column: &Column, object: &Value, now: OffsetDateTime) -> Value {
+    let path = match &column.value {
+        ColumnValue::Path(path) => path,
+        ColumnValue::Count(paths) => {
+            let count = |value: &Value| match value {
+                Value::Object(map) => map.len(),
+                Value::Array(items) => items.len(),
+                _ => 0,
+            };
+            return paths.iter().flat_map(|path| path.find(object)).map(count).sum::<usize>().into();
+        }
+        ColumnValue::Reference(kind, name) => {
+            return format!("{}/{}", kind.text(object).to_lowercase(), name.text(object)).into();
+        }
+    };
+    let found = path.find(object);
+    let Some(first) = found.first().filter(|value| !value.is_null()) else { return Value::Null };
+    match column.kind.as_str() {
+        "date" => match first.as_str().and_then(parse_timestamp) {
+            Some(at) => render_age((now - at).whole_seconds()).into(),
+            None => "<invalid>".into(),
+        },
+        "integer" | "number" => {
+            if first.is_number() {
+                (*first).clone()
+            } else {
+                Value::Null
+            }
+        }
+        "boolean" => {
+            if first.is_boolean() {
+                (*first).clone()
+            } else {
+                Value::Null
+            }
+        }
+        _ => found.iter().map(|value| render(value)).collect::<Vec<_>>().join(",").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::parse_definition;
+
+    #[test]
+    fn cells_follow_their_column() {
+        let definition = json!({
+            "metadata": {"name": "widgets.example.org"},
+            "spec": {"group": "example.org", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+                "versions": [{"name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object"}},
+                    "additionalPrinterColumns": [
+                        {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+                        {"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"},
+                        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "priority": 1},
+                    ]}]},
+        });
+        let [resource] = parse_definition(&definition).unwrap().try_into().unwrap();
+        let object = json!({
+            "metadata": {"name": "w", "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"size": 3},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        let now = parse_timestamp("2026-01-01T00:05:03Z").unwrap();
+        let bare = json!({"metadata": {"name": "x"}, "spec": {"size": "odd"}});
+        let table = render_table(&resource, &[object, bare], &json!({}), IncludeObject::Metadata, now);
+        assert_eq!(table["rows"][0]["cells"], json!(["w", 3, "True", "5m3s"]));
+        assert_eq!(table["rows"][1]["cells"], json!(["x", null, null, null]));
+        assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
+        assert_eq!(table["columnDefinitions"][3]["priority"], 1);
+    }
+}

@@ -1,0 +1,481 @@
+//! The API over its router: what clients send and what they get, without a socket.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, Response};
+use http_body_util::BodyExt;
+use kiln_apiserver::identity::{ADMINISTRATORS, Identity, Tokens, VIEWERS};
+use kiln_apiserver::{Limits, Server, router};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+struct Api {
+    router: Router,
+    server: Arc<Server>,
+    folder: std::path::PathBuf,
+}
+
+impl Drop for Api {
+    fn drop(&mut self) {
+        self.server.stop();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Api {
+    async fn start(name: &str) -> Api {
+        Api::start_with(name, Limits::default()).await
+    }
+
+    async fn start_with(name: &str, limits: Limits) -> Api {
+        let folder = std::env::temp_dir().join(format!("kiln-http-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut tokens = Tokens::default();
+        tokens.insert("admin", Identity::member("admin", ADMINISTRATORS));
+        tokens.insert("viewer", Identity::member("viewer", VIEWERS));
+        let server = Server::open(&folder, tokens, limits).await.unwrap();
+        tokio::spawn(Arc::clone(&server).run_janitor());
+        Api { router: router(Arc::clone(&server)), server, folder }
+    }
+
+    async fn send(&self, request: Request<Body>) -> Response<Body> {
+        self.router.clone().oneshot(request).await.unwrap()
+    }
+
+    async fn call_as(&self, token: &str, method: &str, path: &str, kind: &str, body: String) -> (u16, Value) {
+        let request = Request::builder().method(method).uri(path).header("content-type", kind);
+        let request = request.header("authorization", format!("Bearer {token}")).body(Body::from(body)).unwrap();
+        let response = self.send(request).await;
+        let code = response.status().as_u16();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+
+    async fn call(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
+        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.call_as("admin", method, path, kind, body).await
+    }
+
+    async fn get(&self, path: &str) -> (u16, Value) {
+        self.call("GET", path, Value::Null).await
+    }
+
+    async fn table(&self, path: &str) -> Value {
+        let request = Request::get(path).header("authorization", "Bearer admin");
+        let request = request.header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io").body(Body::empty());
+        let bytes = self.send(request.unwrap()).await.into_body().collect().await.unwrap().to_bytes();
+        serde_json::from_slice(&bytes).unwrap()
+    }
+
+    /// Opens a watch; each call of the result gives the next event.
+    async fn watch(&self, path: &str) -> Watch {
+        let request = Request::get(path).header("authorization", "Bearer admin").body(Body::empty()).unwrap();
+        let response = self.send(request).await;
+        assert_eq!(response.status(), 200, "{path}");
+        Watch { body: response.into_body(), text: String::new() }
+    }
+
+    async fn define_widgets(&self) {
+        let (code, answer) = self.call("POST", DEFINITIONS, definition()).await;
+        assert_eq!(code, 201, "{answer}");
+    }
+
+    async fn until_gone(&self, path: &str) {
+        for _ in 0..200 {
+            if self.get(path).await.0 == 404 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{path} is still there: {}", self.get(path).await.1);
+    }
+}
+
+struct Watch {
+    body: Body,
+    text: String,
+}
+
+impl Watch {
+    /// `ADDED w1 17`, or nothing when the stream has ended.
+    async fn next(&mut self) -> Option<(String, Value)> {
+        loop {
+            if let Some((line, rest)) = self.text.split_once('\n') {
+                let event: Value = serde_json::from_str(line).unwrap();
+                self.text = rest.to_owned();
+                return Some((event["type"].as_str().unwrap().to_owned(), event["object"].clone()));
+            }
+            let frame = tokio::time::timeout(Duration::from_secs(10), self.body.frame()).await.unwrap()?;
+            self.text.push_str(std::str::from_utf8(&frame.unwrap().into_data().unwrap()).unwrap());
+        }
+    }
+
+    async fn brief(&mut self) -> String {
+        match self.next().await {
+            None => "end".into(),
+            Some((kind, object)) => format!("{kind} {}", object["metadata"]["name"].as_str().unwrap_or("-")),
+        }
+    }
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const WIDGETS: &str = "/apis/example.org/v1/namespaces/default/widgets";
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn definition() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.org"},
+        "spec": {"group": "example.org", "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget", "shortNames": ["wd"]},
+            "versions": [
+                {"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                 "additionalPrinterColumns": [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
+                 "selectableFields": [{"jsonPath": ".spec.color"}],
+                 "schema": {"openAPIV3Schema": {"type": "object", "required": ["spec"], "properties": {
+                    "spec": {"type": "object", "required": ["size"], "properties": {
+                        "size": {"type": "integer", "minimum": 0}, "color": {"type": "string"},
+                        "mode": {"type": "string", "enum": ["fast", "slow"], "default": "slow"}}},
+                    "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}},
+                {"name": "v1beta1", "served": true, "storage": false,
+                 "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}},
+            ]},
+    })
+}
+
+fn widget(name: &str, size: i64) -> Value {
+    json!({"apiVersion": "example.org/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"size": size}})
+}
+
+fn config_map(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "data": {"a": "b"}})
+}
+
+#[tokio::test]
+async fn nothing_but_health_is_answered_to_strangers_and_viewers_only_read() {
+    let api = Api::start("auth").await;
+    let request = Request::get("/healthz").body(Body::empty()).unwrap();
+    assert_eq!(api.send(request).await.status(), 200);
+    for path in ["/api", "/apis", "/version", "/openapi/v3", CONFIG_MAPS, "/nowhere"] {
+        assert_eq!(api.call_as("wrong", "GET", path, "", String::new()).await.0, 401, "{path}");
+    }
+    let (code, answer) =
+        api.call_as("viewer", "POST", CONFIG_MAPS, "application/json", config_map("c").to_string()).await;
+    assert_eq!(code, 403);
+    assert_eq!(
+        answer["message"],
+        "configmaps is forbidden: User \"viewer\" cannot create resource \"configmaps\" in API group \"\" in the namespace \"default\""
+    );
+    assert_eq!(api.call_as("viewer", "GET", CONFIG_MAPS, "", String::new()).await.0, 200);
+    assert_eq!(api.call_as("viewer", "GET", "/api/v1/secrets", "", String::new()).await.0, 403);
+}
+
+#[tokio::test]
+async fn an_object_lives_from_create_to_delete() {
+    let api = Api::start("life").await;
+    api.define_widgets().await;
+    let (code, created) = api.call("POST", WIDGETS, widget("w", 1)).await;
+    assert_eq!((code, &created["spec"]["mode"]), (201, &json!("slow")));
+    assert_eq!(api.call("POST", WIDGETS, widget("w", 1)).await.0, 409);
+    let path = format!("{WIDGETS}/w");
+    let (_, got) = api.get(&path).await;
+    assert_eq!(got, created);
+    let (code, patched) = api.call("PATCH", &path, json!({"spec": {"size": 2}})).await;
+    assert_eq!((code, &patched["metadata"]["generation"]), (200, &json!(2)));
+    assert_eq!(api.call("PUT", &path, created.clone()).await.1["reason"], "Conflict");
+    let mut unversioned = created.clone();
+    unversioned["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    assert_eq!(api.call("PUT", &path, unversioned).await.0, 422);
+    let (_, same) = api.call("PATCH", &path, json!({"spec": {"size": 2}})).await;
+    assert_eq!(same["metadata"]["resourceVersion"], patched["metadata"]["resourceVersion"], "nothing changed");
+    let (code, refused) = api.call("PATCH", &path, json!({"spec": {"size": -1}})).await;
+    assert_eq!((code, &refused["details"]["causes"][0]["field"]), (422, &json!("spec.size")));
+    let (_, status) =
+        api.call("PATCH", &format!("{path}/status"), json!({"status": {"x": 1}, "spec": {"size": 9}})).await;
+    assert_eq!(
+        (&status["status"]["x"], &status["spec"]["size"], &status["metadata"]["generation"]),
+        (&json!(1), &json!(2), &json!(2))
+    );
+    let (_, other) = api.get("/apis/example.org/v1beta1/namespaces/default/widgets/w").await;
+    assert_eq!((&other["apiVersion"], &other["spec"]["size"]), (&json!("example.org/v1beta1"), &json!(2)));
+    let (code, gone) = api.call("DELETE", &path, Value::Null).await;
+    assert_eq!((code, &gone["status"], &gone["details"]["kind"]), (200, &json!("Success"), &json!("widgets")));
+    assert_eq!(api.get(&path).await.1["message"], "widgets.example.org \"w\" not found");
+}
+
+#[tokio::test]
+async fn dry_runs_leave_nothing_behind() {
+    let api = Api::start("dry").await;
+    assert_eq!(api.call("POST", &format!("{CONFIG_MAPS}?dryRun=All"), config_map("c")).await.0, 201);
+    assert_eq!(api.get(&format!("{CONFIG_MAPS}/c")).await.0, 404);
+    api.call("POST", CONFIG_MAPS, config_map("c")).await;
+    let path = format!("{CONFIG_MAPS}/c");
+    assert_eq!(api.call("PATCH", &format!("{path}?dryRun=All"), json!({"data": {"a": "z"}})).await.1["data"]["a"], "z");
+    assert_eq!(api.call("DELETE", &format!("{path}?dryRun=All"), Value::Null).await.0, 200);
+    assert_eq!(api.get(&path).await.1["data"]["a"], "b");
+}
+
+#[tokio::test]
+async fn lists_are_paged_selected_and_shown_as_tables() {
+    let api = Api::start("lists").await;
+    api.define_widgets().await;
+    for (index, color) in ["red", "blue", "red", "green", "red"].iter().enumerate() {
+        let mut object = widget(&format!("w{index}"), 1);
+        object["metadata"]["labels"] = json!({"color": color});
+        object["spec"]["color"] = (*color).into();
+        assert_eq!(api.call("POST", WIDGETS, object).await.0, 201);
+    }
+    let names = |list: &Value| -> Vec<String> {
+        let items = list["items"].as_array().unwrap().iter();
+        items.map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    };
+    for (query, expected) in [
+        ("labelSelector=color%3Dred", vec!["w0", "w2", "w4"]),
+        ("labelSelector=color%20notin%20(red)", vec!["w1", "w3"]),
+        ("fieldSelector=metadata.name%3Dw1", vec!["w1"]),
+        ("fieldSelector=spec.color%3Dgreen", vec!["w3"]),
+    ] {
+        assert_eq!(names(&api.get(&format!("{WIDGETS}?{query}")).await.1), expected, "{query}");
+    }
+    for (query, message) in [
+        ("fieldSelector=spec.size%3D1", "field label not supported: spec.size"),
+        ("labelSelector=%3D", "unable to parse requirement: found '=', expected: identifier"),
+        ("limit=many", "limit must be a number, not \"many\""),
+        ("continue=zzz", "continue key is not valid"),
+    ] {
+        let (code, refused) = api.get(&format!("{WIDGETS}?{query}")).await;
+        assert_eq!((code, refused["message"].as_str().unwrap()), (400, message), "{query}");
+    }
+    let (_, first) = api.get(&format!("{WIDGETS}?limit=2")).await;
+    assert_eq!((names(&first), &first["metadata"]["remainingItemCount"]), (vec!["w0".into(), "w1".into()], &json!(3)));
+    api.call("POST", WIDGETS, widget("w9", 1)).await;
+    let next = first["metadata"]["continue"].as_str().unwrap();
+    let (_, rest) = api.get(&format!("{WIDGETS}?limit=9&continue={next}")).await;
+    assert_eq!(names(&rest), ["w2", "w3", "w4", "w9"]);
+    assert_eq!(rest["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"], "all pages tell the first's");
+    let table = api.table(&format!("{WIDGETS}?limit=1")).await;
+    assert_eq!((&table["kind"], &table["rows"][0]["cells"]), (&json!("Table"), &json!(["w0", 1])));
+    let (_, all) = api.get("/apis/example.org/v1/widgets").await;
+    assert_eq!(names(&all).len(), 6);
+    assert_eq!(api.get(&format!("{WIDGETS}?resourceVersion=999999")).await.0, 504);
+}
+
+#[tokio::test]
+async fn a_watch_tells_what_happens_from_a_revision_on() {
+    let api = Api::start("watch").await;
+    api.call("POST", CONFIG_MAPS, config_map("before")).await;
+    let (_, list) = api.get(CONFIG_MAPS).await;
+    let revision = list["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    let mut watch = api.watch(&format!("{CONFIG_MAPS}?watch=true&resourceVersion={revision}")).await;
+    let mut existing = api.watch(&format!("{CONFIG_MAPS}?watch=true")).await;
+    let mut red =
+        api.watch(&format!("{CONFIG_MAPS}?watch=true&resourceVersion={revision}&labelSelector=c%3Dred")).await;
+    assert_eq!(existing.brief().await, "ADDED before");
+    api.call("POST", CONFIG_MAPS, config_map("c")).await;
+    let path = format!("{CONFIG_MAPS}/c");
+    api.call("PATCH", &path, json!({"metadata": {"labels": {"c": "red"}}})).await;
+    api.call("PATCH", &path, json!({"metadata": {"labels": {"c": "blue"}}})).await;
+    api.call("DELETE", &path, Value::Null).await;
+    for expected in ["ADDED c", "MODIFIED c", "MODIFIED c"] {
+        assert_eq!(watch.brief().await, expected);
+    }
+    let (kind, object) = watch.next().await.unwrap();
+    let now = api.get(CONFIG_MAPS).await.1["metadata"]["resourceVersion"].clone();
+    assert_eq!(
+        (kind.as_str(), &object["metadata"]["resourceVersion"]),
+        ("DELETED", &now),
+        "the deletion's own revision"
+    );
+    assert_eq!((red.brief().await, red.brief().await), ("ADDED c".into(), "DELETED c".into()));
+    api.server.stop();
+    assert_eq!(watch.brief().await, "end");
+}
+
+#[tokio::test]
+async fn streaming_lists_end_their_first_part_with_a_bookmark_and_timeouts_with_another() {
+    let api = Api::start("stream").await;
+    api.call("POST", CONFIG_MAPS, config_map("a")).await;
+    let query =
+        "watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1";
+    let mut watch = api.watch(&format!("{CONFIG_MAPS}?{query}")).await;
+    assert_eq!(watch.brief().await, "ADDED a");
+    let (kind, object) = watch.next().await.unwrap();
+    assert_eq!(
+        (kind.as_str(), &object["metadata"]["annotations"]["k8s.io/initial-events-end"]),
+        ("BOOKMARK", &json!("true"))
+    );
+    assert_eq!((watch.brief().await, watch.brief().await), ("BOOKMARK -".into(), "end".into()));
+}
+
+#[tokio::test]
+async fn a_watch_that_comes_too_late_is_told_inside_the_stream() {
+    let mut limits = Limits::default();
+    limits.store.log_events = 2;
+    let api = Api::start_with("late", limits).await;
+    let revision = api.get(CONFIG_MAPS).await.1["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    for index in 0..4 {
+        api.call("POST", CONFIG_MAPS, config_map(&format!("c{index}"))).await;
+    }
+    let mut watch = api.watch(&format!("{CONFIG_MAPS}?watch=true&resourceVersion={revision}")).await;
+    let (kind, status) = watch.next().await.unwrap();
+    assert_eq!((kind.as_str(), &status["code"], &status["reason"]), ("ERROR", &json!(410), &json!("Expired")));
+    let mut future = api.watch(&format!("{CONFIG_MAPS}?watch=true&resourceVersion=999999")).await;
+    assert_eq!(future.next().await.unwrap().1["code"], 410);
+}
+
+#[tokio::test]
+async fn finalizers_hold_an_object_until_the_last_is_gone() {
+    let api = Api::start("final").await;
+    let mut held = config_map("c");
+    held["metadata"]["finalizers"] = json!(["example.org/a"]);
+    api.call("POST", CONFIG_MAPS, held).await;
+    let path = format!("{CONFIG_MAPS}/c");
+    let (_, marked) = api.call("DELETE", &path, Value::Null).await;
+    assert!(marked["metadata"]["deletionTimestamp"].is_string(), "{marked}");
+    assert_eq!(api.get(&path).await.0, 200);
+    assert_eq!(api.call("PATCH", &path, json!({"metadata": {"finalizers": null}})).await.0, 200);
+    assert_eq!(api.get(&path).await.0, 404);
+    let (_, fresh) = api.call("POST", CONFIG_MAPS, config_map("c")).await;
+    let wrong = json!({"preconditions": {"uid": "other"}});
+    assert_eq!(api.call("DELETE", &path, wrong).await.0, 409);
+    assert_eq!(api.call("DELETE", &path, json!({"preconditions": {"uid": fresh["metadata"]["uid"]}})).await.0, 200);
+}
+
+#[tokio::test]
+async fn owned_objects_go_with_their_owner_before_it_or_stay() {
+    let api = Api::start("owners").await;
+    for (policy, stays) in [("Background", false), ("Foreground", false), ("Orphan", true)] {
+        let (_, owner) = api.call("POST", CONFIG_MAPS, config_map("owner")).await;
+        let mut owned = config_map("owned");
+        owned["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}]);
+        api.call("POST", CONFIG_MAPS, owned).await;
+        api.call("DELETE", &format!("{CONFIG_MAPS}/owner"), json!({"propagationPolicy": policy})).await;
+        api.until_gone(&format!("{CONFIG_MAPS}/owner")).await;
+        if stays {
+            let (code, left) = api.get(&format!("{CONFIG_MAPS}/owned")).await;
+            assert_eq!((code, left["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len)), (200, 0), "{left}");
+        } else {
+            api.until_gone(&format!("{CONFIG_MAPS}/owned")).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn namespaces_and_definitions_take_their_objects_with_them() {
+    let api = Api::start("ends").await;
+    api.define_widgets().await;
+    api.call("POST", "/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await;
+    let (code, missing) = api.call("POST", "/api/v1/namespaces/nowhere/configmaps", config_map("c")).await;
+    assert_eq!((code, missing["message"].as_str().unwrap()), (404, "namespaces \"nowhere\" not found"));
+    let mut held = config_map("held");
+    held["metadata"]["finalizers"] = json!(["example.org/a"]);
+    api.call("POST", "/api/v1/namespaces/n/configmaps", held).await;
+    api.call("POST", "/apis/example.org/v1/namespaces/n/widgets", widget("w", 1)).await;
+    let (_, ending) = api.call("DELETE", "/api/v1/namespaces/n", Value::Null).await;
+    assert_eq!(ending["status"]["phase"], "Terminating");
+    api.until_gone("/apis/example.org/v1/namespaces/n/widgets/w").await;
+    let (code, refused) = api.call("POST", "/api/v1/namespaces/n/configmaps", config_map("new")).await;
+    assert_eq!((code, &refused["details"]["causes"][0]["reason"]), (403, &json!("NamespaceTerminating")));
+    api.call("PATCH", "/api/v1/namespaces/n/configmaps/held", json!({"metadata": {"finalizers": null}})).await;
+    api.until_gone("/api/v1/namespaces/n").await;
+    api.call("POST", WIDGETS, widget("w", 1)).await;
+    api.call("DELETE", &format!("{DEFINITIONS}/widgets.example.org"), Value::Null).await;
+    api.until_gone(&format!("{DEFINITIONS}/widgets.example.org")).await;
+    assert_eq!(api.get(WIDGETS).await.1["message"], "the server could not find the requested resource");
+    api.define_widgets().await;
+    assert_eq!(api.get(WIDGETS).await.1["items"], json!([]));
+}
+
+#[tokio::test]
+async fn discovery_and_openapi_follow_the_definitions() {
+    let api = Api::start("discovery").await;
+    assert!(!api.get("/apis").await.1.to_string().contains("example.org"));
+    api.define_widgets().await;
+    let (_, group) = api.get("/apis/example.org").await;
+    assert_eq!(group["preferredVersion"]["version"], "v1");
+    let (_, resources) = api.get("/apis/example.org/v1").await;
+    let listed: Vec<&str> =
+        resources["resources"].as_array().unwrap().iter().map(|r| r["name"].as_str().unwrap()).collect();
+    assert_eq!(listed, ["widgets", "widgets/status"]);
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+    let request = Request::get("/apis").header("authorization", "Bearer admin").header("accept", accept);
+    let response = api.send(request.body(Body::empty()).unwrap()).await;
+    assert_eq!(
+        response.headers()["content-type"],
+        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    );
+    let (_, index) = api.get("/openapi/v3").await;
+    let url = index["paths"]["apis/example.org/v1"]["serverRelativeURL"].as_str().unwrap();
+    let (_, document) = api.get(url).await;
+    let schema = &document["components"]["schemas"]["org.example.v1.Widget"];
+    assert_eq!(schema["x-kubernetes-group-version-kind"][0]["kind"], "Widget");
+    assert!(document["paths"]["/apis/example.org/v1/namespaces/{namespace}/widgets/{name}"]["patch"].is_object());
+}
+
+#[tokio::test]
+async fn bad_requests_are_answered_and_harm_nothing() {
+    let mut limits = Limits::default();
+    limits.watches = 1;
+    let api = Api::start_with("bad", limits).await;
+    let post = |kind: &'static str, body: String| api.call_as("admin", "POST", CONFIG_MAPS, kind, body);
+    assert_eq!(post("application/json", "{".into()).await.0, 400);
+    assert_eq!(post("application/json", "[".repeat(100_000)).await.0, 400);
+    assert_eq!(post("application/json", "x".repeat(4 << 20)).await.0, 413);
+    assert_eq!(post("application/yaml", "a: b".into()).await.0, 415);
+    assert_eq!(post("application/vnd.kubernetes.protobuf", "k8s".into()).await.0, 400);
+    for (method, path, code) in [
+        ("PATCH", CONFIG_MAPS, 405),
+        ("POST", "/api", 405),
+        ("GET", "/api/v1/namespaces/default/nothing", 404),
+        ("GET", "/api/v1/namespaces/default/namespaces", 404),
+        ("GET", "/api/v1/namespaces/default/configmaps/a/scale", 404),
+        ("POST", "/api/v1/configmaps", 400),
+    ] {
+        assert_eq!(api.call(method, path, config_map("c")).await.0, code, "{method} {path}");
+    }
+    let path = format!("{CONFIG_MAPS}/c");
+    api.call("POST", CONFIG_MAPS, config_map("c")).await;
+    for (kind, body, code) in [
+        ("application/json-patch+json", r#"[{"op":"test","path":"/data/a","value":"z"}]"#, 422),
+        ("application/json-patch+json", r#"{}"#, 400),
+        ("application/merge-patch+json", r#"[]"#, 400),
+        ("application/json", r#"{}"#, 415),
+        ("application/strategic-merge-patch+json", r#"{"data":{"b":"c"}}"#, 200),
+        ("application/apply-patch+yaml", r#"{}"#, 400),
+    ] {
+        assert_eq!(api.call_as("admin", "PATCH", &path, kind, body.into()).await.0, code, "{kind} {body}");
+    }
+    let _watch = api.watch(&format!("{CONFIG_MAPS}?watch=true")).await;
+    assert_eq!(api.get(&format!("{CONFIG_MAPS}?watch=true")).await.1["reason"], "TooManyRequests");
+}
+
+#[tokio::test]
+async fn server_side_apply_creates_shares_and_refuses() {
+    let api = Api::start("apply").await;
+    api.define_widgets().await;
+    let path = format!("{WIDGETS}/w");
+    let apply = |manager: &'static str, size: i64, force: bool| {
+        let path = format!("{path}?fieldManager={manager}&force={force}");
+        let body = widget("w", size).to_string();
+        let api = &api;
+        async move { api.call_as("admin", "PATCH", &path, "application/apply-patch+yaml", body).await }
+    };
+    let (code, created) = apply("alice", 1, false).await;
+    assert_eq!(code, 201, "{created}");
+    let managed = &created["metadata"]["managedFields"];
+    assert_eq!((managed.as_array().unwrap().len(), &managed[0]["operation"]), (1, &json!("Apply")));
+    let (_, again) = apply("alice", 1, false).await;
+    assert_eq!(again["metadata"]["resourceVersion"], created["metadata"]["resourceVersion"]);
+    let (code, refused) = apply("bob", 2, false).await;
+    assert_eq!(
+        (code, refused["message"].as_str().unwrap()),
+        (409, "Apply failed with 1 conflict: conflict with \"alice\": .spec.size")
+    );
+    assert_eq!(refused["details"]["causes"][0]["reason"], "FieldManagerConflict");
+    assert_eq!(apply("bob", 2, true).await.1["spec"]["size"], 2);
+}
