@@ -10,6 +10,7 @@ mod bench;
 mod fleet;
 mod fuzz;
 mod generate;
+mod kubectl;
 mod licences;
 mod measure;
 mod test;

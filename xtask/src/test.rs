@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::{execute, fuzz, generate, tidy};
+use crate::{execute, fuzz, generate, kubectl, tidy};
 
 /// A program some test needs, and the Debian package it comes from.
 const ORACLES: [(&str, &str); 29] = [
@@ -51,6 +51,7 @@ pub fn run(fuzz_seconds: u32) -> Result<()> {
     let complete = install_packages(&ORACLES)?;
     if complete {
         build_coreos_installer()?;
+        kubectl::fetch()?;
     }
     execute(Command::new("cargo").args(["fmt", "--all", "--check"]))?;
     execute(Command::new("cargo").args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;

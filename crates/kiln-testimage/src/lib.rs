@@ -33,6 +33,6 @@ pub use cpio::Archive;
 pub use disk::{Disk, Layout};
 pub use initramfs::{CopyNetwork, Initramfs};
 pub use live_iso::{Headers, LiveIso};
-pub use oracle::{coreos_installer, require, require_all, run, skip};
+pub use oracle::{coreos_installer, kubectl, require, require_all, run, skip};
 pub use packing::{Packing, Qcow2Options, pack, to_qcow2, unpack};
 pub use temp_dir::TempDir;

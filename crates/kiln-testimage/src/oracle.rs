@@ -32,6 +32,26 @@ pub fn coreos_installer(test: &str) -> Option<PathBuf> {
     None
 }
 
+/// A kubectl that is new enough (1.29), from the PATH or fetched by `cargo xtask test` into `target/oracles`.
+pub fn kubectl(test: &str) -> Option<PathBuf> {
+    let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/oracles/bin/kubectl");
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let installed = std::env::split_paths(&folders).map(|folder| folder.join("kubectl"));
+    let found = std::iter::once(fetched).chain(installed).find(|path| path.is_file() && kubectl_minor(path) >= 29);
+    if found.is_none() {
+        skip(test, "kubectl 1.29 or later is not installed (cargo xtask test fetches it)");
+    }
+    found
+}
+
+/// The minor version of a kubectl, 0 if it does not say.
+fn kubectl_minor(path: &Path) -> u32 {
+    let output = Command::new(path).args(["version", "--client"]).stdin(Stdio::null()).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let minor = text.split("v1.").nth(1).and_then(|rest| rest.split('.').next());
+    minor.and_then(|minor| minor.parse().ok()).unwrap_or(0)
+}
+
 /// Says why a test is skipped, or fails when skipping is not allowed.
 pub fn skip(test: &str, reason: &str) {
     assert!(std::env::var("KILN_REQUIRE_ORACLES").as_deref() != Ok("1"), "{test}: {reason}");
