@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kiln_apiserver::identity::ADMINISTRATORS;
 use kiln_apiserver::tls::{self, Authority};
-use kiln_apiserver::{Identity, Limits, Server, Tokens, router};
+use kiln_apiserver::{Limits, Server, Tokens, router};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(folder)?;
     let server = Server::open(folder, Tokens::default(), Limits::default()).await?;
     let authority = Authority::open(folder)?;
-    let admin = authority.issue_client(&Identity::member("admin", ADMINISTRATORS))?;
+    let admin = authority.issue_client("admin", ADMINISTRATORS)?;
     std::fs::write(folder.join("admin.crt"), admin.certificate)?;
     std::fs::write(folder.join("admin.key"), admin.key)?;
     tokio::spawn(Arc::clone(&server).run_janitor());

@@ -26,7 +26,7 @@ pub fn settle(resource: &Resource, before: Option<&Value>, object: &mut Value, c
         ("", "secrets") => settle_secret(before, object),
         ("", "configmaps") => settle_immutable(before, object, &["data", "binaryData"]),
         ("certificates.k8s.io", "certificatesigningrequests") => settle_signing_request(before, object, context),
-        ("apiextensions.k8s.io", "customresourcedefinitions") => settle_definition(object, context),
+        ("apiextensions.k8s.io", "customresourcedefinitions") => settle_definition(before, object, context),
         _ => Vec::new(),
     }
 }
@@ -83,13 +83,16 @@ fn settle_signing_request(before: Option<&Value>, object: &mut Value, context: &
     Vec::new()
 }
 
-fn settle_definition(object: &mut Value, context: &WriteContext) -> Vec<Cause> {
+fn settle_definition(before: Option<&Value>, object: &mut Value, context: &WriteContext) -> Vec<Cause> {
     default_definition(object);
     if let Err(causes) = parse_definition(object) {
         return causes;
     }
     if RESERVED_GROUPS.iter().any(|group| object["spec"]["group"] == *group) {
         return vec![Cause::forbidden("spec.group", "this group comes with the server")];
+    }
+    if before.is_some_and(|before| before["spec"]["scope"] != object["spec"]["scope"]) {
+        return vec![Cause::invalid("spec.scope", &object["spec"]["scope"], "field is immutable")];
     }
     let status = established_status(object, &context.now);
     object["status"] = status;

@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_apiserver::identity::{ADMINISTRATORS, Identity, Tokens};
+use kiln_apiserver::identity::{ADMINISTRATORS, Tokens};
 use kiln_apiserver::store::OpenError;
 use kiln_apiserver::tls::{self, Authority, Credentials, TlsError};
 use kiln_apiserver::{Limits, Server, router};
@@ -104,7 +104,7 @@ fn certificate_names(listened: IpAddr, more: &[String]) -> Vec<String> {
 }
 
 fn write_kubeconfig(config: &HubConfig, authority: &Authority, address: SocketAddr) -> Result<PathBuf, HubError> {
-    let Credentials { certificate, key } = authority.issue_client(&Identity::member("kiln-admin", ADMINISTRATORS))?;
+    let Credentials { certificate, key } = authority.issue_client("kiln-admin", ADMINISTRATORS)?;
     // Whoever listens everywhere is reached by name, or on this machine.
     let host = match (config.tls_names.first(), address.ip()) {
         (Some(name), _) => name.clone(),

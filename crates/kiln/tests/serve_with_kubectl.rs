@@ -141,7 +141,11 @@ const SCRIPT: &[Step] = &[
         "",
         "widget.example.org/w1 patched",
     ),
-    step("patch wd w1 --type=strategic -p {\"spec\":{\"size\":6}}", "", "Error from server (UnsupportedMediaType): …"),
+    step(
+        "patch wd w1 --type=strategic -p {\"spec\":{\"size\":6}}",
+        "",
+        "error: application/strategic-merge-patch+json is not supported by example.org/v1, Kind=Widget: …",
+    ),
     step(
         "patch wd w1 --type=merge -p {\"spec\":{\"size\":\"big\"}}",
         "",
@@ -164,7 +168,7 @@ const SCRIPT: &[Step] = &[
     step(
         "explain wd.spec.size",
         "",
-        "GROUP:      example.org\nKIND:       Widget\nVERSION:    v1\n\nFIELD: size <integer>\n\nDESCRIPTION:\n    how big",
+        "GROUP:      example.org\nKIND:       Widget\nVERSION:    v1\n\nFIELD: size <integer>\n\n\nDESCRIPTION:\n    how big",
     ),
     step("explain wd.metadata.labels", "", "…FIELD: labels <map[string]string>…"),
     step("explain cm.data", "", "…FIELD: data <map[string]string>…"),
@@ -197,7 +201,7 @@ const SCRIPT: &[Step] = &[
     step(
         "apply --server-side --field-manager=carol -f -",
         SSA_CAROL,
-        "error: Apply failed with 2 conflicts: conflicts with \"alice\"…",
+        "error: Apply failed with 2 conflicts: conflict with \"alice\": .spec.size\n- conflict with \"bob\": .spec.size…",
     ),
     step(
         "apply --server-side --force-conflicts --field-manager=carol -f -",
@@ -231,7 +235,7 @@ const SCRIPT: &[Step] = &[
         "",
         "customresourcedefinition.apiextensions.k8s.io \"widgets.example.org\" deleted",
     ),
-    step("get wd", "", "error: the server doesn't have a resource type \"wd\""),
+    step("get wd", "", "…the server could not find the requested resource"),
 ];
 
 #[test]
@@ -258,7 +262,7 @@ fn what_was_acknowledged_survives_kill_9_and_revisions_go_on() {
     let folder = TempDir::new("serve-kill");
     let mut acknowledged = Vec::new();
     let mut newest = 0;
-    for round in 0..5 {
+    for round in 0..3 {
         let hub = Hub::start(folder.path());
         let (done, listed) = hub.run(&kubectl, &["get", "cm", "-o", "name"], "");
         assert!(done, "{listed}");
@@ -279,7 +283,7 @@ fn what_was_acknowledged_survives_kill_9_and_revisions_go_on() {
             })
             .collect();
         // Somewhere among the writes, a little later each time.
-        std::thread::sleep(Duration::from_millis(60 + 45 * round));
+        std::thread::sleep(Duration::from_millis(200 + 300 * round));
         hub.kill();
         for (name, child) in writers {
             if child.wait_with_output().unwrap().status.success() {

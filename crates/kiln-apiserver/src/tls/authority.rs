@@ -83,7 +83,7 @@ impl Authority {
             return Ok(Authority { certificate_pem, issuer });
         }
         let key = KeyPair::generate()?;
-        let mut params = params("kiln", &[], AUTHORITY_DAYS)?;
+        let mut params = params("kiln", None, AUTHORITY_DAYS)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages =
             vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
@@ -99,16 +99,16 @@ impl Authority {
         &self.certificate_pem
     }
 
-    /// A client certificate.
-    pub fn issue_client(&self, identity: &Identity) -> Result<Credentials, TlsError> {
-        let mut params = params(&identity.user, &identity.groups, CERTIFICATE_DAYS)?;
+    /// A client certificate for a member of one group. rcgen writes one value per attribute, hence one group.
+    pub fn issue_client(&self, user: &str, group: &str) -> Result<Credentials, TlsError> {
+        let mut params = params(user, Some(group), CERTIFICATE_DAYS)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.sign(params)
     }
 
     /// What the listener needs: a certificate for these names, and clients may show one of ours.
     pub fn server_config(&self, names: &[String]) -> Result<Arc<rustls::ServerConfig>, TlsError> {
-        let mut params = params("kiln-apiserver", &[], CERTIFICATE_DAYS)?;
+        let mut params = params("kiln-apiserver", None, CERTIFICATE_DAYS)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         for name in names {
             params.subject_alt_names.push(match name.parse::<IpAddr>() {
@@ -157,13 +157,12 @@ pub(super) fn identity_of(certificate: &CertificateDer<'_>) -> Option<Identity> 
     Some(Identity { user, groups })
 }
 
-fn params(common_name: &str, organizations: &[String], days: i64) -> Result<CertificateParams, TlsError> {
+fn params(common_name: &str, organization: Option<&str>, days: i64) -> Result<CertificateParams, TlsError> {
     let mut params = CertificateParams::new(Vec::new())?;
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, common_name);
-    // rcgen keeps one value per type; more groups go into the multi-valued ones clients never see here.
-    if let Some(group) = organizations.first() {
-        name.push(DnType::OrganizationName, group.as_str());
+    if let Some(organization) = organization {
+        name.push(DnType::OrganizationName, organization);
     }
     params.distinguished_name = name;
     let now = OffsetDateTime::now_utc();
@@ -199,10 +198,9 @@ mod tests {
         let first = Authority::open(folder.path()).unwrap();
         let again = Authority::open(folder.path()).unwrap();
         assert_eq!(first.certificate(), again.certificate());
-        let identity = Identity::member("admin", crate::identity::ADMINISTRATORS);
-        let credentials = again.issue_client(&identity).unwrap();
+        let credentials = again.issue_client("admin", crate::identity::ADMINISTRATORS).unwrap();
         let certificate = parse_certificate(&credentials.certificate).unwrap();
-        assert_eq!(identity_of(&certificate).unwrap(), identity);
+        assert_eq!(identity_of(&certificate).unwrap(), Identity::member("admin", crate::identity::ADMINISTRATORS));
         assert!(!format!("{credentials:?}").contains("PRIVATE KEY"));
     }
 }

@@ -13,10 +13,10 @@ use crate::hub::{self, HubConfig};
 #[derive(Debug, Args)]
 pub struct ServeArgs {
     /// Folder for state, keys and the administrator's kubeconfig; made with mode 0700 if it does not exist
-    #[arg(long, value_name = "DIR", env = "KILN_DATA_DIR")]
+    #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
     /// Address and port of the API (HTTPS); port 0 takes a free one
-    #[arg(long, value_name = "ADDR:PORT", env = "KILN_LISTEN", default_value = "127.0.0.1:6443")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443")]
     listen: SocketAddr,
     /// Name or address clients use, besides the one listened on; may be repeated
     #[arg(long, value_name = "NAME")]
