@@ -1,4 +1,4 @@
-//! Files that are made from the code: man pages, completions, the list of diagnostics.
+//! Files that are made from the code: man pages, completions, the list of diagnostics, the CRDs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,6 +41,11 @@ fn contents() -> Result<Vec<(PathBuf, Vec<u8>)>> {
         files.push((Path::new("docs/completions").join(name), script));
     }
     files.push((PathBuf::from("docs/diagnostics/README.md"), diagnostics_index().into_bytes()));
+    for definition in kiln_api::definitions::definitions()? {
+        let folder = if definition.native { "deploy/crds" } else { "deploy/crds/dialects" };
+        let text = kiln_core::document::emit::to_yaml(&definition.manifest);
+        files.push((Path::new(folder).join(format!("{}.yaml", definition.name)), text.into_bytes()));
+    }
     Ok(files)
 }
 

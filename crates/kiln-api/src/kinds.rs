@@ -67,7 +67,9 @@ const HIVE: &str = "hive.openshift.io";
 const HYPERSHIFT: &str = "hypershift.openshift.io";
 const MACHINE_CONFIG: &str = "machineconfiguration.openshift.io";
 const NMSTATE: &str = "nmstate.io";
-const KILN: &str = "kiln.dev";
+/// The group of Kiln's own kinds.
+pub const NATIVE_GROUP: &str = "kiln.dev";
+const KILN: &str = NATIVE_GROUP;
 
 #[rustfmt::skip]
 pub(crate) const KINDS: &[Kind] = &[
@@ -137,6 +139,12 @@ impl Kind {
     fn in_version(&self, version: &str) -> String {
         if self.group.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group) }
     }
+}
+
+/// Whether objects of this kind say something that is read; all others are only carried.
+pub fn is_read(group: &str, kind: &str) -> bool {
+    let known = KINDS.iter().find(|known| known.name == kind && known.group == group);
+    known.is_some_and(|known| !matches!(known.action, Action::Carry))
 }
 
 /// The kind of that name, when there is only one.

@@ -9,6 +9,7 @@ mod agent_install;
 mod carried;
 mod cluster_management;
 mod core;
+pub mod definitions;
 mod hive;
 mod hypershift;
 mod intake;
@@ -29,3 +30,4 @@ mod siteconfig;
 mod value;
 
 pub use intake::build_world;
+pub use kinds::{NATIVE_GROUP, is_read};

@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 mod boot;
 mod check;
 mod completions;
+mod crds;
 mod explain;
 mod ignition;
 mod image;
@@ -54,6 +55,8 @@ enum Command {
     ///
     /// Writes DIR/kubeconfig for the administrator. SIGTERM or Ctrl-C ends it gracefully.
     Serve(serve::ServeArgs),
+    /// Print the CustomResourceDefinitions of Kiln's kinds, for a real cluster
+    Crds(crds::CrdsArgs),
     /// Print shell completions
     Completions(completions::CompletionsArgs),
 }
@@ -89,6 +92,7 @@ pub fn main() -> ExitCode {
         Command::Ignition(command) => ignition::run(&command),
         Command::Image(command) => image::run(&command),
         Command::Serve(args) => serve::run(&args),
+        Command::Crds(args) => crds::run(&args),
         Command::Completions(args) => completions::run(&args),
     };
     match outcome {

@@ -16,7 +16,9 @@ use kiln_apiserver::{Limits, Server, router};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+pub mod definitions;
 mod kubeconfig;
+pub mod world;
 
 /// What the hub is told.
 #[derive(Debug, Clone)]
