@@ -213,9 +213,10 @@ mod tests {
         let builtin = |group: &str| group.is_empty() || group.ends_with(".k8s.io");
         let mut wrong = Vec::new();
         for kind in KINDS.iter().filter(|kind| !builtin(kind.group)) {
-            let found = definitions.iter().map(|definition| &definition.manifest["spec"]).find(|spec| {
-                spec["group"] == kind.group && spec["names"]["kind"] == kind.name
-            });
+            let found = definitions
+                .iter()
+                .map(|definition| &definition.manifest["spec"])
+                .find(|spec| spec["group"] == kind.group && spec["names"]["kind"] == kind.name);
             let Some(spec) = found else {
                 wrong.push(format!("{} of {} is not defined", kind.name, kind.group));
                 continue;
