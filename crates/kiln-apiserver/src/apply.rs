@@ -102,8 +102,8 @@ fn wanted_part(resource: &Resource, wanted: &Value, part: Part) -> Value {
     let mut wanted = wanted.clone();
     if let Value::Object(map) = &mut wanted {
         match part {
-            Part::Main if resource.status => drop(map.shift_remove("status")),
-            Part::Main => {}
+            Part::Main | Part::Scale if resource.status => drop(map.shift_remove("status")),
+            Part::Main | Part::Scale => {}
             Part::Status => map.retain(|key, _| ["apiVersion", "kind", "status"].contains(&key.as_str())),
         }
     }

@@ -31,6 +31,8 @@ pub enum Part {
     Main,
     /// The status alone.
     Status,
+    /// The number of replicas, which was put into its place before; treated as the main part.
+    Scale,
 }
 
 /// Who writes, when, and how strictly it is judged.
@@ -70,6 +72,10 @@ pub struct NewPlace<'a> {
     pub suffix: &'a str,
 }
 
+/// Mistakes after which rules would only repeat that the object does not have its form.
+const HIDES_RULES: [&str; 5] =
+    ["FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"];
+
 /// A new object.
 pub fn plan_create(
     resource: &Resource,
@@ -96,11 +102,10 @@ pub fn plan_create(
         remove(&mut object, "status");
     }
     unknown.extend(resource.schema.prune(&mut object));
-    let warnings = judge_unknown(resource, unknown, context.validation)?;
+    let mut warnings = judge_unknown(resource, unknown, context.validation)?;
     resource.schema.default_fields(&mut object);
-    let mut causes = kinds::settle(resource, None, &mut object, context);
-    causes.extend(validate(resource, &object));
-    refuse(resource, &object, causes)?;
+    let causes = kinds::settle(resource, None, &mut object, context);
+    warnings.extend(judge(resource, None, &object, causes)?);
     managed_fields::record_update(resource, None, &mut object, Part::Main, context);
     Ok(Planned { object, warnings })
 }
@@ -141,8 +146,8 @@ pub fn plan_unmanaged(
         };
     }
     let mut object = match part {
-        Part::Main if resource.status => with_field(object, "status", before.get("status")),
-        Part::Main => object,
+        Part::Main | Part::Scale if resource.status => with_field(object, "status", before.get("status")),
+        Part::Main | Part::Scale => object,
         Part::Status => {
             let status = object.get("status").cloned();
             let managed = object["metadata"].get("managedFields").cloned();
@@ -159,12 +164,12 @@ pub fn plan_unmanaged(
         }
     };
     unknown.extend(resource.schema.prune(&mut object));
-    let warnings = judge_unknown(resource, unknown, context.validation)?;
+    let mut warnings = judge_unknown(resource, unknown, context.validation)?;
     resource.schema.default_fields(&mut object);
     let mut causes = kinds::settle(resource, Some(before), &mut object, context);
     causes.extend(validate_finalizer_change(before, &object));
-    causes.extend(validate(resource, &object));
-    refuse(resource, &object, causes).map_err(|error| error.about(resource.named_kind(name)))?;
+    let judged = judge(resource, Some(before), &object, causes);
+    warnings.extend(judged.map_err(|error| error.about(resource.named_kind(name)))?);
     if resource.counts_generation && !same_contents(resource, before, &object) {
         let generation = before["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
         object["metadata"]["generation"] = generation.into();
@@ -299,16 +304,31 @@ fn judge_unknown(
     }
 }
 
-fn validate(resource: &Resource, object: &Value) -> Vec<Cause> {
+/// Refuses an object for everything that is wrong with it; says what is wrong but was so before.
+fn judge(
+    resource: &Resource,
+    before: Option<&Value>,
+    object: &Value,
+    mut causes: Vec<Cause>,
+) -> Result<Vec<String>, ApiError> {
     let empty = Map::new();
-    let mut causes = validate_metadata(resource, object["metadata"].as_object().unwrap_or(&empty));
-    causes.extend(resource.schema.validate(object));
-    causes
-}
-
-fn refuse(resource: &Resource, object: &Value, causes: Vec<Cause>) -> Result<(), ApiError> {
+    causes.extend(validate_metadata(resource, object["metadata"].as_object().unwrap_or(&empty)));
+    causes.extend(resource.schema.validate(object, before));
+    causes.extend(resource.scale.as_ref().map(|paths| paths.validate(object)).unwrap_or_default());
+    let mut warnings = Vec::new();
+    if causes.iter().any(|cause| HIDES_RULES.contains(&cause.reason)) {
+        if resource.schema.has_rules() {
+            let why = "some validation rules were not checked because the object was invalid; correct the existing \
+                       errors to complete validation";
+            causes.push(Cause::invalid("<nil>", &Value::Null, why));
+        }
+    } else {
+        let verdict = resource.schema.check_rules(object, before);
+        causes.extend(verdict.causes);
+        warnings = verdict.warnings;
+    }
     if causes.is_empty() {
-        return Ok(());
+        return Ok(warnings);
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     Err(ApiError::invalid(resource.named_kind(name), causes))

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::error::Cause;
 use crate::json_path::JsonPath;
 use crate::resource::{Column, ColumnValue, Resource};
+use crate::scale::ScalePaths;
 use crate::schema::Schema;
 
 /// The resources a definition defines, one per served version; or everything that is wrong with it.
@@ -68,6 +69,7 @@ pub fn parse_definition(definition: &Value) -> Result<Vec<Resource>, Vec<Cause>>
         kind,
         version: String::new(),
         status: false,
+        scale: None,
         counts_generation: true,
         requires_revision: true,
         strategic: false,
@@ -75,6 +77,7 @@ pub fn parse_definition(definition: &Value) -> Result<Vec<Resource>, Vec<Cause>>
         schema: Arc::new(Schema::anything()),
         published: Arc::new(Value::Null),
         selectable: Vec::new(),
+        renamed: &[],
     };
     let mut resources = Vec::new();
     for (index, version) in versions.iter().enumerate() {
@@ -141,10 +144,16 @@ fn parse_version(common: &Resource, version: &Value, at: &str, causes: &mut Vec<
             causes.push(Cause::required(format!("{at}.schema.openAPIV3Schema"), "schemas are required"));
             Schema::anything()
         }
-        value => Schema::parse(value).unwrap_or_else(|why| {
-            causes.push(Cause::invalid(format!("{at}.schema.openAPIV3Schema"), value, &why));
-            Schema::anything()
-        }),
+        value => match Schema::parse(value) {
+            Ok(mut schema) => {
+                causes.extend(schema.compile_rules(&format!("{at}.schema.openAPIV3Schema")));
+                schema
+            }
+            Err(why) => {
+                causes.push(Cause::invalid(format!("{at}.schema.openAPIV3Schema"), value, &why));
+                Schema::anything()
+            }
+        },
     };
     let mut columns = Vec::new();
     for (index, column) in version["additionalPrinterColumns"].as_array().into_iter().flatten().enumerate() {
@@ -168,9 +177,14 @@ fn parse_version(common: &Resource, version: &Value, at: &str, causes: &mut Vec<
             Err(why) => causes.push(Cause::invalid(format!("{at}.selectableFields[{index}].jsonPath"), field, &why)),
         }
     }
+    let scale = match &version["subresources"]["scale"] {
+        Value::Null => None,
+        scale => ScalePaths::parse(scale, &format!("{at}.subresources.scale"), causes),
+    };
     (causes.len() == before).then(|| Resource {
         version: name.to_owned(),
         status: version["subresources"]["status"].is_object(),
+        scale,
         columns,
         schema: Arc::new(schema),
         published: Arc::new(published.clone()),
@@ -183,7 +197,9 @@ fn parse_column(column: &Value) -> Result<Column, String> {
     let text = |key: &str| column[key].as_str().unwrap_or_default().to_owned();
     let path = |value: &Value| JsonPath::parse(value.as_str().unwrap_or_default());
     // Only in definitions of our own: what the real server computes in code.
-    let value = if let Some(paths) = column["count"].as_array() {
+    let value = if let Some(paths) = column["first"].as_array() {
+        ColumnValue::First(paths.iter().map(path).collect::<Result<_, _>>()?)
+    } else if let Some(paths) = column["count"].as_array() {
         ColumnValue::Count(paths.iter().map(path).collect::<Result<_, _>>()?)
     } else if let [kind, name] = column["reference"].as_array().map(Vec::as_slice).unwrap_or_default() {
         ColumnValue::Reference(path(kind)?, path(name)?)
@@ -202,6 +218,17 @@ fn parse_column(column: &Value) -> Result<Column, String> {
 fn strings(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().filter_map(|value| value.as_str().map(str::to_owned)).collect()
 }
+
+/// Events have two groups and one store: `kubectl` reads those of the core, recorders write the newer ones.
+const EVENT_NAMES: [(&str, &str); 7] = [
+    ("regarding", "involvedObject"),
+    ("note", "message"),
+    ("reportingController", "reportingComponent"),
+    ("deprecatedSource", "source"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedCount", "count"),
+];
 
 /// The kinds that come with the server.
 pub fn builtin_resources() -> Vec<Resource> {
@@ -227,6 +254,10 @@ pub fn builtin_resources() -> Vec<Resource> {
         });
         for mut resource in parse_definition(&whole).unwrap_or_default() {
             resource.collection = collection_name(&group, &plural);
+            if (group.as_str(), plural.as_str()) == ("events.k8s.io", "events") {
+                resource.collection = collection_name("", &plural);
+                resource.renamed = &EVENT_NAMES;
+            }
             resource.group.clone_from(&group);
             resource.strategic = resource.plural != "customresourcedefinitions";
             resource.counts_generation = !resource.strategic;

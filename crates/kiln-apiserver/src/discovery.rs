@@ -54,8 +54,14 @@ pub fn resource_list(registry: &Registry, group: &str, version: &str) -> Option<
         insert_names(&mut entry, resource);
         resources.push(entry);
         for (sub, verbs) in subresources(resource) {
-            resources.push(json!({"name": format!("{}/{sub}", resource.plural), "singularName": "",
-                "namespaced": resource.namespaced, "kind": resource.kind, "verbs": verbs}));
+            let mut entry = json!({"name": format!("{}/{sub}", resource.plural), "singularName": "",
+                "namespaced": resource.namespaced, "kind": resource.kind, "verbs": verbs});
+            if sub == "scale" {
+                entry["group"] = "autoscaling".into();
+                entry["version"] = "v1".into();
+                entry["kind"] = crate::scale::KIND.into();
+            }
+            resources.push(entry);
         }
     }
     for (_, kind, plural, namespaced) in REVIEWS.iter().filter(|review| review.0 == group && version == "v1") {
@@ -93,6 +99,9 @@ pub fn subresources(resource: &Resource) -> Vec<(&'static str, Vec<&'static str>
     if resource.is("certificates.k8s.io", "certificatesigningrequests") {
         found.push(("approval", vec!["get", "patch", "update"]));
     }
+    if resource.scale.is_some() {
+        found.push(("scale", vec!["get", "patch", "update"]));
+    }
     if resource.status {
         found.push(("status", vec!["get", "patch", "update"]));
     }
@@ -111,7 +120,13 @@ fn aggregated_resources(registry: &Registry, group: &str, version: &str) -> Vec<
         insert_names(&mut entry, resource);
         let subresources: Vec<Value> = subresources(resource)
             .into_iter()
-            .map(|(sub, verbs)| json!({"subresource": sub, "responseKind": kind_of(&resource.kind), "verbs": verbs}))
+            .map(|(sub, verbs)| {
+                let kind = match sub {
+                    "scale" => json!({"group": "autoscaling", "version": "v1", "kind": crate::scale::KIND}),
+                    _ => kind_of(&resource.kind),
+                };
+                json!({"subresource": sub, "responseKind": kind, "verbs": verbs})
+            })
             .collect();
         if !subresources.is_empty() {
             entry["subresources"] = subresources.into();

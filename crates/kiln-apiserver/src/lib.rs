@@ -28,6 +28,7 @@ pub mod registry;
 pub mod request;
 pub mod resource;
 mod reviews;
+pub mod scale;
 pub mod schema;
 pub mod selector;
 pub mod server;

@@ -154,6 +154,7 @@ pub fn new_entry(context: &WriteContext, operation: &str, resource: &Resource, p
 fn subresource(part: Part) -> &'static str {
     match part {
         Part::Main => "",
+        Part::Scale => "scale",
         Part::Status => "status",
     }
 }
@@ -163,7 +164,7 @@ fn managed_part(resource: &Resource, set: &FieldSet, part: Part) -> FieldSet {
     set.filter(|path| {
         let is_status = path.first().is_some_and(|first| first == "f:status");
         let in_part = match part {
-            Part::Main => !(is_status && resource.status),
+            Part::Main | Part::Scale => !(is_status && resource.status),
             Part::Status => is_status,
         };
         let plain: Vec<&str> = path.iter().map(|element| element.strip_prefix("f:").unwrap_or(element)).collect();

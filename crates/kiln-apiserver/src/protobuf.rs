@@ -41,13 +41,16 @@ pub fn decode(bytes: &[u8]) -> Result<Value, String> {
             _ => {}
         }
     }
-    if message(&kind).is_none() {
+    // The two kinds of events have the same name and other numbers.
+    let qualified = format!("{api_version} {kind}");
+    let name = if message(&qualified).is_some() { qualified.as_str() } else { kind.as_str() };
+    if message(name).is_none() {
         return Err(format!("kind {kind:?} is read as JSON only"));
     }
     let mut object = Map::new();
     object.insert("apiVersion".into(), api_version.into());
     object.insert("kind".into(), kind.as_str().into());
-    object.extend(decode_message(&kind, raw, 0)?);
+    object.extend(decode_message(name, raw, 0)?);
     Ok(Value::Object(object))
 }
 

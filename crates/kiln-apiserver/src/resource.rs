@@ -1,11 +1,13 @@
 //! One served resource: a kind in one version, with everything the API says about it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::Named;
 use crate::json_path::JsonPath;
+use crate::scale::ScalePaths;
 use crate::schema::Schema;
 
 /// A kind in one version.
@@ -33,6 +35,8 @@ pub struct Resource {
     pub collection: Arc<str>,
     /// Whether status is a subresource: written by others than those who write the rest.
     pub status: bool,
+    /// Where the numbers of the scale subresource are, if there is one.
+    pub scale: Option<ScalePaths>,
     /// Whether changes outside metadata and status are counted in `metadata.generation`.
     pub counts_generation: bool,
     /// Whether a replacement must say which revision it replaces.
@@ -47,6 +51,8 @@ pub struct Resource {
     pub published: Arc<Value>,
     /// Fields a field selector may name, besides name and namespace.
     pub selectable: Vec<(String, JsonPath)>,
+    /// Top-level fields that are called otherwise in what is stored: the name here, the name there.
+    pub renamed: &'static [(&'static str, &'static str)],
 }
 
 /// A column of `kubectl get`.
@@ -69,6 +75,8 @@ pub struct Column {
 pub enum ColumnValue {
     /// A field.
     Path(JsonPath),
+    /// The first of these that is there.
+    First(Vec<JsonPath>),
     /// How many entries these have together.
     Count(Vec<JsonPath>),
     /// Two fields with a slash, the first in lower case: `pod/web`.
@@ -96,6 +104,33 @@ impl Resource {
         self.group == group && self.plural == plural
     }
 
+    /// A stored object as this version shows it.
+    pub fn shown(&self, mut stored: Value) -> Value {
+        if let Value::Object(map) = &mut stored {
+            for (here, there) in self.renamed {
+                rename(map, there, here);
+            }
+        }
+        stored["apiVersion"] = self.api_version().into();
+        stored
+    }
+
+    /// An object of this version as it is stored. All versions of a custom resource have the same fields.
+    pub fn stored<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
+        if self.renamed.is_empty() {
+            return Cow::Borrowed(object);
+        }
+        let mut object = object.clone();
+        if let Value::Object(map) = &mut object {
+            for (here, there) in self.renamed {
+                rename(map, here, there);
+            }
+        }
+        // So far only events, whose stored form is that of the core.
+        object["apiVersion"] = "v1".into();
+        Cow::Owned(object)
+    }
+
     /// The text at a selectable field, empty when there is none.
     pub fn field_text(&self, object: &Value, path: &str) -> String {
         let own = match path {
@@ -119,5 +154,12 @@ impl Resource {
         path == "metadata.name"
             || path == "metadata.namespace"
             || self.selectable.iter().any(|(known, _)| known == path)
+    }
+}
+
+/// Gives a field another name and leaves the order of the others.
+fn rename(map: &mut Map<String, Value>, from: &str, to: &str) {
+    if let Some(value) = map.shift_remove(from) {
+        map.insert(to.into(), value);
     }
 }

@@ -3,7 +3,8 @@
 //! A [`Schema`] is parsed once, when the definition is applied, and then [prunes](Schema::prune),
 //! [fills in defaults](Schema::default_fields) and [validates](Schema::validate). All three are pure.
 //!
-//! Not here: CEL rules (`x-kubernetes-validations` are kept in what is published and not evaluated).
+//! CEL rules (`x-kubernetes-validations`) are part of it: [compiled](Schema::compile_rules) once,
+//! [checked](Schema::check_rules) on every write.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +13,10 @@ use serde_json::{Map, Value};
 
 mod default;
 mod prune;
+mod rules;
 mod validate;
 
+pub use rules::Verdict;
 pub use validate::same;
 
 /// How deep a schema may be nested: deeper than any real one, shallow enough for the stack.
@@ -39,6 +42,8 @@ pub struct Schema {
     checks: Checks,
     list: ListType,
     atomic_map: bool,
+    rules: Vec<rules::Rule>,
+    rules_below: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,6 +214,14 @@ fn parse(value: &Value, at: &str, depth: usize) -> Result<Schema, String> {
         },
         list,
         atomic_map: text("x-kubernetes-map-type") == Some("atomic"),
+        rules: map
+            .get("x-kubernetes-validations")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .map(rules::Rule::read)
+            .collect(),
+        rules_below: false,
     })
 }
 

@@ -23,6 +23,7 @@ mod create;
 mod delete;
 mod janitor;
 mod list;
+mod scale;
 mod update;
 mod watch_stream;
 
@@ -212,6 +213,7 @@ pub fn part_of(resource: &Resource, subresource: Option<&str>) -> Result<Part, A
     match subresource {
         None => Ok(Part::Main),
         Some("status") if resource.status => Ok(Part::Status),
+        Some("scale") if resource.scale.is_some() => Ok(Part::Scale),
         Some("approval") if resource.is("certificates.k8s.io", "certificatesigningrequests") => Ok(Part::Status),
         Some(_) => Err(ApiError::no_such_path()),
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use crate::json_path::render;
+use crate::json_path::{JsonPath, render};
 use crate::resource::{Column, ColumnValue, Resource};
 use crate::timestamp::{parse_timestamp, render_age};
 
@@ -64,6 +64,13 @@ fn render_row(resource: &Resource, object: &Value, include: IncludeObject, now: 
 fn render_cell(column: &Column, object: &Value, now: OffsetDateTime) -> Value {
     let path = match &column.value {
         ColumnValue::Path(path) => path,
+        ColumnValue::First(paths) => {
+            let there = |path: &&JsonPath| path.find(object).first().is_some_and(|value| !value.is_null());
+            match paths.iter().find(there) {
+                Some(path) => path,
+                None => return Value::Null,
+            }
+        }
         ColumnValue::Count(paths) => {
             let count = |value: &Value| match value {
                 Value::Object(map) => map.len(),

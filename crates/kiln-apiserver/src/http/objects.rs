@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::answer::Answer;
 use super::body;
-use crate::change::WriteContext;
+use crate::change::{Part, WriteContext};
 use crate::error::ApiError;
 use crate::identity::Identity;
 use crate::request::{Form, ObjectPath, Query};
@@ -53,18 +53,22 @@ impl Call<'_> {
         if self.resource.namespaced && self.path.namespace.is_none() && (self.path.name.is_some() || verb == "create") {
             return Err(ApiError::bad_request("an empty namespace may not be set during this operation"));
         }
+        if self.path.subresource.is_some() && !["get", "update", "patch"].contains(&verb) {
+            return Err(ApiError::method_not_allowed());
+        }
         let name = self.path.name.as_deref().unwrap_or_default();
         match verb {
             "get" => {
                 let stored = self.server.find(self.resource, self.namespace(), name)?;
+                if part == Part::Scale {
+                    let object = self.server.value(self.resource, &stored);
+                    return Ok(Answer::json(200, &self.server.scale(self.resource, &object)?));
+                }
                 Ok(self.object(200, &Written::Stored(stored)))
             }
             "list" => self.list(),
             "watch" => self.watch(),
             "create" => {
-                if self.path.subresource.is_some() {
-                    return Err(ApiError::method_not_allowed());
-                }
                 let context = self.context(&request)?;
                 let received = body::read(self.server, request).await?;
                 let create = CreateRequest {
@@ -88,12 +92,16 @@ impl Call<'_> {
                     context,
                 };
                 let received = body::read(self.server, request).await?;
-                let outcome = if verb == "update" {
-                    self.server.replace(update, body::object(&received)?).await?
-                } else {
-                    let patch = self.patch_body(received)?;
-                    self.server.patch(update, patch).await?
+                let outcome = match (verb, part) {
+                    ("update", Part::Scale) => self.server.replace_scale(update, body::object(&received)?).await?,
+                    ("update", _) => self.server.replace(update, body::object(&received)?).await?,
+                    (_, Part::Scale) => self.server.patch_scale(update, self.patch_body(received)?).await?,
+                    _ => self.server.patch(update, self.patch_body(received)?).await?,
                 };
+                if part == Part::Scale {
+                    let scale = self.server.scale(self.resource, &self.written(&outcome.object))?;
+                    return Ok(Answer::json(200, &scale).with_warnings(outcome.warnings));
+                }
                 Ok(self.outcome(outcome))
             }
             "delete" => {
@@ -238,8 +246,9 @@ impl Call<'_> {
             (Some("true"), _) => InitialEvents::Existing,
             (Some(_), None) => InitialEvents::From(self.server.snapshot().revision),
             (None, None) => InitialEvents::Existing,
-            // A revision from another life of the data, for example from before a backup was restored.
-            (_, Some(revision)) if revision > self.server.snapshot().revision => InitialEvents::From(0),
+            // A revision from another life of the data, for example from before a backup was restored: what the client
+            // knows is not what happened here.
+            (_, Some(revision)) if revision > self.server.snapshot().revision => InitialEvents::Unknown(revision),
             (_, Some(revision)) => InitialEvents::From(revision),
         };
         let timeout = query.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
@@ -268,13 +277,10 @@ impl Call<'_> {
     }
 
     fn object(&self, code: u16, object: &Written) -> Answer {
-        let value = match object {
-            Written::Stored(stored) if matches!(self.form, Form::Plain | Form::Discovery(_)) => {
-                return Answer::bytes(code, self.in_version(stored));
-            }
-            Written::Stored(stored) => self.server.value(self.resource, stored),
-            Written::DryRun(value) => value.clone(),
-        };
+        if let (Written::Stored(stored), Form::Plain | Form::Discovery(_)) = (object, self.form) {
+            return Answer::bytes(code, self.in_version(stored));
+        }
+        let value = self.written(object);
         match self.form {
             Form::Table => {
                 let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
@@ -284,6 +290,13 @@ impl Call<'_> {
             }
             Form::Metadata => Answer::json(code, &partial_metadata(&value)),
             Form::Plain | Form::Discovery(_) => Answer::json(code, &value),
+        }
+    }
+
+    fn written(&self, object: &Written) -> Value {
+        match object {
+            Written::Stored(stored) => self.server.value(self.resource, stored),
+            Written::DryRun(value) => value.clone(),
         }
     }
 

@@ -13,14 +13,23 @@ use crate::timestamp::parse_timestamp;
 const MOST_CAUSES: usize = 100;
 
 impl Schema {
-    /// Everything that is wrong with the object.
-    pub fn validate(&self, object: &Value) -> Vec<Cause> {
+    /// Everything that is wrong with the object. What was wrong before and did not change is not told: a schema that
+    /// became stricter must not stop people from changing the rest.
+    pub fn validate(&self, object: &Value, before: Option<&Value>) -> Vec<Cause> {
         let mut causes = Vec::new();
-        self.validate_at(object, "", &mut causes);
+        self.validate_at(object, before, "", &mut causes);
         causes
     }
 
-    fn validate_at(&self, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+    fn validate_at(&self, value: &Value, before: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
+        let told = causes.len();
+        self.validate_value(value, before, path, causes);
+        if causes.len() > told && before.is_some_and(|before| same(before, value)) {
+            causes.truncate(told);
+        }
+    }
+
+    fn validate_value(&self, value: &Value, before: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
         if causes.len() >= MOST_CAUSES || (value.is_null() && (self.nullable || self.kind.is_none())) {
             return;
         }
@@ -52,15 +61,18 @@ impl Schema {
                         continue;
                     }
                     if let Some(schema) = self.property(name) {
-                        schema.validate_at(child, &join(path, name), causes);
+                        let before = before.and_then(|before| before.get(name));
+                        schema.validate_at(child, before, &join(path, name), causes);
                     }
                 }
             }
             Value::Array(items) => {
                 self.validate_list(items, path, causes);
                 if let Some(schema) = self.items() {
+                    let old = before.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
                     for (index, item) in items.iter().enumerate() {
-                        schema.validate_at(item, &format!("{path}[{index}]"), causes);
+                        let before = self.list.counterpart(item, old);
+                        schema.validate_at(item, before, &format!("{path}[{index}]"), causes);
                     }
                 }
             }
@@ -99,11 +111,11 @@ impl Schema {
     fn validate_alternatives(&self, value: &Value, path: &str, causes: &mut Vec<Cause>) {
         let Checks { all_of, any_of, one_of, not, .. } = &self.checks;
         for schema in all_of {
-            schema.validate_at(value, path, causes);
+            schema.validate_at(value, None, path, causes);
         }
         let fits = |schema: &&Schema| {
             let mut inner = Vec::new();
-            schema.validate_at(value, path, &mut inner);
+            schema.validate_at(value, None, path, &mut inner);
             inner.is_empty()
         };
         let mut refuse =
@@ -143,8 +155,37 @@ impl Schema {
     }
 }
 
+impl ListType {
+    /// The old item that is the same one: only lists with keys can tell.
+    pub(super) fn counterpart<'a>(&self, item: &Value, old: &'a [Value]) -> Option<&'a Value> {
+        let ListType::Map(keys) = self else { return None };
+        old.iter().find(|old| keys.iter().all(|key| old.get(key) == item.get(key)))
+    }
+}
+
 impl Checks {
     fn validate(&self, value: &Value, path: &str, format: Option<&str>, causes: &mut Vec<Cause>) {
+        let mut beyond = |reason: &'static str, message: String| {
+            causes.push(Cause { reason, message, field: place(path) });
+        };
+        match value {
+            Value::String(text) => {
+                if let Some(bound) = self.max_length.filter(|bound| text.chars().count() as u64 > *bound) {
+                    beyond("FieldValueTooLong", format!("Too long: may not be more than {bound} bytes"));
+                }
+            }
+            Value::Array(_) | Value::Object(_) => {
+                let (count, bound) = match value {
+                    Value::Array(items) => (items.len() as u64, self.max_items),
+                    other => (other.as_object().map_or(0, serde_json::Map::len) as u64, self.max_properties),
+                };
+                if let Some(bound) = bound.filter(|bound| count > *bound) {
+                    let items = if bound == 1 { "item" } else { "items" };
+                    beyond("FieldValueTooMany", format!("Too many: {count}: must have at most {bound} {items}"));
+                }
+            }
+            _ => {}
+        }
         let mut refuse = |why: String| {
             causes.push(Cause::invalid(place(path), value, &format!("{} in body {why}", place(path))));
         };
@@ -180,9 +221,6 @@ impl Checks {
                 if self.min_length.is_some_and(|bound| length < bound) {
                     refuse(format!("should be at least {} chars long", self.min_length.unwrap_or(0)));
                 }
-                if let Some(bound) = self.max_length.filter(|bound| length > *bound) {
-                    refuse(format!("may not be more than {bound} bytes"));
-                }
                 if let Some(pattern) = self.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
                     refuse(format!("should match '{pattern}'"));
                 }
@@ -195,9 +233,6 @@ impl Checks {
                 if let Some(bound) = self.min_items.filter(|bound| length < *bound) {
                     refuse(format!("should have at least {bound} items"));
                 }
-                if let Some(bound) = self.max_items.filter(|bound| length > *bound) {
-                    refuse(format!("must have at most {bound} items"));
-                }
                 let mut seen = HashSet::new();
                 if self.unique_items && !items.iter().all(|item| seen.insert(item.to_string())) {
                     refuse("shouldn't contain duplicates".into());
@@ -207,9 +242,6 @@ impl Checks {
                 let length = map.len() as u64;
                 if let Some(bound) = self.min_properties.filter(|bound| length < *bound) {
                     refuse(format!("should have at least {bound} properties"));
-                }
-                if let Some(bound) = self.max_properties.filter(|bound| length > *bound) {
-                    refuse(format!("must have at most {bound} properties"));
                 }
             }
             Value::Null | Value::Bool(_) => {}

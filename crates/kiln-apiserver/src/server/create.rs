@@ -50,7 +50,7 @@ impl Server {
                     created: true,
                 });
             }
-            let write = Write::Create { key, draft: Draft::new(&planned.object), requires };
+            let write = Write::Create { key, draft: Draft::new(&resource.stored(&planned.object)), requires };
             match self.store.write(write).await {
                 Err(WriteError::Exists) if generated && attempt < TRIES => {}
                 Err(error) => return Err(write_error(error, resource, namespace, &name)),

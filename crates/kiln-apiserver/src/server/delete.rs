@@ -101,7 +101,9 @@ impl Server {
             if options.dry_run || (!goes && object == before) {
                 return Ok(if goes { Deleted::Gone(object) } else { Deleted::Held(object) });
             }
-            let (key, draft) = (self.key(resource, namespace, name), Draft::new(&object));
+            // One that goes at once never was under deletion: watchers see its last state.
+            let last = if goes && !stored.index.deleting { &before } else { &object };
+            let (key, draft) = (self.key(resource, namespace, name), Draft::new(&resource.stored(last)));
             let write = if goes {
                 Write::Delete { key, expected: stored.revision, draft }
             } else {
@@ -113,7 +115,7 @@ impl Server {
                 Ok(written) => {
                     self.after_write(&resource.collection, &written);
                     self.wake_janitor();
-                    let object = written.value();
+                    let object = self.value(resource, &written);
                     return Ok(if goes { Deleted::Gone(object) } else { Deleted::Held(object) });
                 }
             }

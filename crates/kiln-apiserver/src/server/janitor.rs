@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::delete::{CLEANUP, DeleteOptions, FOREGROUND, ORPHAN};
+use super::delete::{CLEANUP, DeleteOptions, FOREGROUND, ORPHAN, Propagation};
 use super::{Server, stopped};
 use crate::change::may_go;
 use crate::error::ApiError;
@@ -120,33 +120,41 @@ impl Server {
         Ok(held)
     }
 
-    /// Deletes objects all of whose owners are gone, or of which one waits for its dependents to go first.
+    /// Deletes objects none of whose owners stays. One that has another owner only loses the references to those that
+    /// are gone or wait for it.
     async fn collect_dependents(&self, snapshot: &Snapshot, registry: &Registry) -> Result<(), ApiError> {
         let dependents: Vec<_> = snapshot.all().filter(|(_, stored)| !stored.index.owners.is_empty()).collect();
         if dependents.is_empty() {
             return Ok(());
         }
         let alive: HashSet<&str> = snapshot.all().map(|(_, stored)| &*stored.index.uid).collect();
+        let owning: HashSet<&str> = dependents.iter().flat_map(|(_, s)| s.index.owners.iter()).map(String::as_str).collect();
         let waiting = waiting_owners(snapshot, FOREGROUND);
         for (collection, stored) in dependents {
             let Some(resource) = registry.of_collection(collection) else { continue };
             let owners = &stored.index.owners;
-            let gone = owners.iter().filter(|owner| !alive.contains(owner.as_str())).count();
-            let waited_for = owners.iter().any(|owner| waiting.contains(owner.as_str()));
+            let stays = |owner: &String| alive.contains(owner.as_str()) && !waiting.contains(owner.as_str());
+            let staying: HashSet<String> = owners.iter().filter(|owner| stays(owner)).cloned().collect();
             let place = &stored.place;
-            if gone == owners.len() || waited_for {
-                let options = DeleteOptions { uid: Some(stored.index.uid.to_string()), ..DeleteOptions::default() };
+            if staying.is_empty() {
                 if stored.index.deleting {
                     continue;
                 }
+                // What an owner waits for waits for its own dependents in turn.
+                let waited_for = owners.iter().any(|owner| waiting.contains(owner.as_str()));
+                let propagation = match waited_for && owning.contains(&*stored.index.uid) {
+                    true => Propagation::Foreground,
+                    false => Propagation::Background,
+                };
+                let uid = Some(stored.index.uid.to_string());
+                let options = DeleteOptions { uid, propagation, ..DeleteOptions::default() };
                 match self.delete(resource, &place.namespace, &place.name, &options).await {
                     Err(error) if error.code == 404 || error.code == 409 => {}
                     Err(error) => return Err(error),
                     Ok(_) => {}
                 }
-            } else if gone > 0 {
-                let alive: HashSet<String> = owners.iter().filter(|o| alive.contains(o.as_str())).cloned().collect();
-                let keep = move |object: &mut Value| keep_owners(object, &|uid| alive.contains(uid));
+            } else if staying.len() < owners.len() {
+                let keep = move |object: &mut Value| keep_owners(object, &|uid| staying.contains(uid));
                 self.edit(resource, &place.namespace, &place.name, &keep).await?;
             }
         }
@@ -174,7 +182,9 @@ impl Server {
                 let release = |object: &mut Value| remove_finalizer(object, ORPHAN);
                 self.edit(resource, &place.namespace, &place.name, &release).await?;
             }
-            if has(FOREGROUND) && !snapshot.all().any(|(_, other)| owned(other)) {
+            // Only a dependent that says so holds its owner back.
+            let blocks = |other: &Stored| owned(other) && blocks_deletion(&other.value(), &uid);
+            if has(FOREGROUND) && !snapshot.all().any(|(_, other)| blocks(other)) {
                 let release = |object: &mut Value| remove_finalizer(object, FOREGROUND);
                 self.edit(resource, &place.namespace, &place.name, &release).await?;
             }
@@ -224,13 +234,25 @@ fn waiting_owners(snapshot: &Snapshot, finalizer: &str) -> HashSet<String> {
 }
 
 fn remove_finalizer(object: &mut Value, finalizer: &str) {
-    if let Some(list) = object["metadata"]["finalizers"].as_array_mut() {
-        list.retain(|known| known != finalizer);
-    }
+    retain(object, "finalizers", &|known| known != finalizer);
 }
 
 fn keep_owners(object: &mut Value, keep: &dyn Fn(&str) -> bool) {
-    if let Some(list) = object["metadata"]["ownerReferences"].as_array_mut() {
-        list.retain(|owner| owner["uid"].as_str().is_some_and(keep));
+    retain(object, "ownerReferences", &|owner| owner["uid"].as_str().is_some_and(keep));
+}
+
+fn blocks_deletion(object: &Value, owner: &str) -> bool {
+    let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    owners.filter(|reference| reference["uid"] == owner).any(|reference| reference["blockOwnerDeletion"] == true)
+}
+
+/// Keeps some items of a list in the metadata; an empty list is left out.
+fn retain(object: &mut Value, field: &str, keep: &dyn Fn(&Value) -> bool) {
+    let Some(metadata) = object["metadata"].as_object_mut() else { return };
+    if let Some(Value::Array(list)) = metadata.get_mut(field) {
+        list.retain(keep);
+        if list.is_empty() {
+            metadata.shift_remove(field);
+        }
     }
 }

@@ -63,13 +63,7 @@ impl<'a> ListRequest<'a> {
                 return Err(ApiError::bad_request(format!("field label not supported: {}", requirement.path)));
             }
         }
-        let exact = match query.get("resourceVersionMatch") {
-            None | Some("NotOlderThan") => false,
-            Some("Exact") => true,
-            Some(other) => {
-                return Err(ApiError::bad_request(format!("resourceVersionMatch: unsupported value {other:?}")));
-            }
-        };
+        let exact = check_revision_match(query)?;
         Ok(ListRequest {
             resource,
             namespace: if resource.namespaced { namespace } else { None },
@@ -99,7 +93,7 @@ impl<'a> ListRequest<'a> {
                 _ => stored.place.namespace.to_string(),
             });
         }
-        let object = stored.value();
+        let object = self.resource.shown(stored.value());
         self.fields.matches(|path| self.resource.field_text(&object, path))
     }
 }
@@ -160,6 +154,55 @@ impl Server {
                 }
             }
             _ => Ok(current),
+        }
+    }
+}
+
+/// Whether the list must be of exactly the revision that is named; combinations that mean nothing are refused.
+fn check_revision_match(query: &Query) -> Result<bool, ApiError> {
+    let (revision, watches) = (query.get("resourceVersion"), query.flag("watch"));
+    let forbidden = |field: &str, why: &str| {
+        let named = crate::error::Named { group: "meta.k8s.io", resource: "ListOptions", name: "" };
+        Err(ApiError::invalid(named, vec![Cause::forbidden(field, why)]))
+    };
+    if query.get("continue").is_some() && revision.is_some_and(|revision| revision != "0") {
+        return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
+    }
+    let wanted = query.get("resourceVersionMatch");
+    if query.get("sendInitialEvents").is_some() {
+        if !watches {
+            return forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
+        }
+        if wanted != Some("NotOlderThan") {
+            return forbidden(
+                "resourceVersionMatch",
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            );
+        }
+        return Ok(false);
+    }
+    match wanted {
+        None => Ok(false),
+        Some(_) if watches => {
+            forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+        }
+        Some(_) if revision.is_none() => {
+            forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
+        }
+        Some(_) if query.get("continue").is_some() => {
+            forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
+        }
+        Some("Exact") if revision == Some("0") => {
+            forbidden("resourceVersionMatch", "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
+        }
+        Some("Exact") => Ok(true),
+        Some("NotOlderThan") => Ok(false),
+        Some(other) => {
+            let named = crate::error::Named { group: "meta.k8s.io", resource: "ListOptions", name: "" };
+            let message =
+                format!("Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\"");
+            let field = "resourceVersionMatch".to_owned();
+            Err(ApiError::invalid(named, vec![Cause { reason: "FieldValueNotSupported", message, field }]))
         }
     }
 }

@@ -79,7 +79,8 @@ impl Server {
         }
     }
 
-    async fn change(
+    /// Reads, changes and stores, again when somebody else was faster unless it may be tried only `once`.
+    pub(super) async fn change(
         &self,
         request: &UpdateRequest<'_>,
         once: bool,
@@ -104,7 +105,7 @@ impl Server {
         let UpdateRequest { resource, namespace, name, part, .. } = &request;
         for attempt in 1.. {
             let Ok(stored) = self.find(resource, namespace, name) else {
-                if *part == Part::Status {
+                if *part != Part::Main {
                     return Err(ApiError::not_found(resource.named(name)));
                 }
                 match self.create_by_apply(&request, &wanted).await {
@@ -159,7 +160,7 @@ impl Server {
             return Ok(Written::DryRun(object));
         }
         let key = self.key(request.resource, request.namespace, request.name);
-        let draft = Draft::new(&object);
+        let draft = Draft::new(&request.resource.stored(&object));
         let expected = stored.revision;
         let write = if may_go(&object) {
             Write::Delete { key, expected, draft }
@@ -173,17 +174,15 @@ impl Server {
 
     /// A stored object in the version of this resource.
     pub(crate) fn value(&self, resource: &Resource, stored: &Stored) -> Value {
-        let mut value = stored.value();
-        value["apiVersion"] = resource.api_version().into();
-        value
+        resource.shown(stored.value())
     }
 }
 
-fn has_revision(body: &Value) -> bool {
+pub(super) fn has_revision(body: &Value) -> bool {
     body["metadata"]["resourceVersion"].as_str().is_some_and(|revision| !revision.is_empty())
 }
 
-fn fit(result: Result<Value, PatchError>) -> Result<Value, ApiError> {
+pub(super) fn fit(result: Result<Value, PatchError>) -> Result<Value, ApiError> {
     result.map_err(|error| match error {
         PatchError::Malformed(why) => ApiError::bad_request(format!("error decoding patch: {why}")),
         PatchError::Unfit(why) => ApiError::new(422, "Invalid", why),

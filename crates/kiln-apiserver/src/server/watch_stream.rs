@@ -24,6 +24,8 @@ use crate::table::{IncludeObject, partial_metadata, render_table};
 pub enum InitialEvents {
     /// No: from a revision on.
     From(u64),
+    /// None: the client is at a revision that does not exist here.
+    Unknown(u64),
     /// Yes.
     Existing,
     /// Yes, and a bookmark tells where they end.
@@ -73,6 +75,11 @@ impl Server {
         let mut news = log.subscribe();
         let mut cursor = match request.initial {
             InitialEvents::From(revision) => revision,
+            InitialEvents::Unknown(revision) => {
+                let error = ApiError::expired(format!("too large resource version: {revision}: list again"));
+                let _ = events.send(frame("ERROR", &error.status().to_string())).await;
+                return;
+            }
             _ => match self.send_existing(&request, &selection, &events).await {
                 Some(revision) => revision,
                 None => return,
@@ -173,8 +180,8 @@ fn render_object(request: &WatchRequest, stored: &Stored) -> String {
     render_value(request, stored.value())
 }
 
-fn render_value(request: &WatchRequest, mut value: Value) -> String {
-    value["apiVersion"] = request.resource.api_version().into();
+fn render_value(request: &WatchRequest, stored: Value) -> String {
+    let value = request.resource.shown(stored);
     match request.form {
         Form::Table => {
             let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
