@@ -86,7 +86,8 @@ async fn a_stricter_rule_does_not_block_changes_elsewhere() {
     let api = with_pools("ratchet").await;
     api.call("POST", POOLS, pool("p")).await;
     let mut stricter = pools();
-    let properties = &mut stricter["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
+    let properties =
+        &mut stricter["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
     properties["replicas"]["x-kubernetes-validations"] = json!([{"rule": "self > 5"}]);
     properties["clusterName"]["pattern"] = "^d".into();
     let (_, stored) = api.get(&format!("{DEFINITIONS}/pools.example.org")).await;
@@ -141,7 +142,8 @@ async fn pools_are_scaled_through_their_subresource() {
     assert_eq!(api.call("PATCH", &path, json!({"spec": {"replicas": -1}})).await.0, 422);
     assert_eq!(api.call("DELETE", &path, Value::Null).await.0, 405);
     let (_, list) = api.get("/apis/example.org/v1").await;
-    let entry = list["resources"].as_array().unwrap().iter().find(|entry| entry["name"] == "pools/scale").cloned().unwrap();
+    let entry =
+        list["resources"].as_array().unwrap().iter().find(|entry| entry["name"] == "pools/scale").cloned().unwrap();
     assert_eq!((&entry["group"], &entry["kind"]), (&json!("autoscaling"), &json!("Scale")));
 }
 

@@ -128,7 +128,8 @@ impl Server {
             return Ok(());
         }
         let alive: HashSet<&str> = snapshot.all().map(|(_, stored)| &*stored.index.uid).collect();
-        let owning: HashSet<&str> = dependents.iter().flat_map(|(_, s)| s.index.owners.iter()).map(String::as_str).collect();
+        let owning: HashSet<&str> =
+            dependents.iter().flat_map(|(_, s)| s.index.owners.iter()).map(String::as_str).collect();
         let waiting = waiting_owners(snapshot, FOREGROUND);
         for (collection, stored) in dependents {
             let Some(resource) = registry.of_collection(collection) else { continue };

@@ -183,9 +183,10 @@ fn check_revision_match(query: &Query) -> Result<bool, ApiError> {
     }
     match wanted {
         None => Ok(false),
-        Some(_) if watches => {
-            forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
-        }
+        Some(_) if watches => forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        ),
         Some(_) if revision.is_none() => {
             forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
         }
@@ -199,8 +200,7 @@ fn check_revision_match(query: &Query) -> Result<bool, ApiError> {
         Some("NotOlderThan") => Ok(false),
         Some(other) => {
             let named = crate::error::Named { group: "meta.k8s.io", resource: "ListOptions", name: "" };
-            let message =
-                format!("Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\"");
+            let message = format!("Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\"");
             let field = "resourceVersionMatch".to_owned();
             Err(ApiError::invalid(named, vec![Cause { reason: "FieldValueNotSupported", message, field }]))
         }

@@ -12,7 +12,8 @@ impl Server {
     /// Replaces the scale of an object; gives the object.
     pub async fn replace_scale(&self, request: UpdateRequest<'_>, body: Value) -> Result<Outcome, ApiError> {
         let paths = paths(&request)?;
-        if let Some(other) = body["metadata"]["name"].as_str().filter(|name| !name.is_empty() && *name != request.name) {
+        if let Some(other) = body["metadata"]["name"].as_str().filter(|name| !name.is_empty() && *name != request.name)
+        {
             return Err(ApiError::bad_request(format!(
                 "the name of the object ({other}) does not match the name on the URL ({})",
                 request.name

@@ -92,7 +92,8 @@ fn compile_rule(
     is_root: bool,
     causes: &mut Vec<Cause>,
 ) {
-    let mut names = Names { schema, is_root, optional_old: rule.takes_optional_old(), scope: Vec::new(), uses_old: false };
+    let mut names =
+        Names { schema, is_root, optional_old: rule.takes_optional_old(), scope: Vec::new(), uses_old: false };
     let compiled = match names.compile(&rule.text) {
         Ok(compiled) => compiled,
         Err(why) => {

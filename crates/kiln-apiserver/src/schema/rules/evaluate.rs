@@ -190,14 +190,7 @@ impl Walk {
     }
 }
 
-fn refusal(
-    rule: &Rule,
-    compiled: &Compiled,
-    schema: &Schema,
-    value: &Value,
-    path: &str,
-    message: &str,
-) -> Cause {
+fn refusal(rule: &Rule, compiled: &Compiled, schema: &Schema, value: &Value, path: &str, message: &str) -> Cause {
     let field = match (path, compiled.at.as_str()) {
         ("", "") => "<nil>".to_owned(),
         ("", below) => below.to_owned(),

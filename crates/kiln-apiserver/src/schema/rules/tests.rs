@@ -121,7 +121,9 @@ fn refusals_name_the_field_the_reason_and_the_computed_message() {
 fn list_items_are_compared_by_their_keys() {
     let schema = compiled(&pool());
     let before = spec(json!({"arch": "a", "taints": [{"key": "a", "value": "1"}, {"key": "b", "value": "2"}]}));
-    let moved = spec(json!({"arch": "a", "taints": [{"key": "b", "value": "2"}, {"key": "n", "value": "9"}, {"key": "a", "value": "3"}]}));
+    let moved = spec(
+        json!({"arch": "a", "taints": [{"key": "b", "value": "2"}, {"key": "n", "value": "9"}, {"key": "a", "value": "3"}]}),
+    );
     assert_eq!(
         told(&schema, &moved, Some(&before)),
         ["FieldValueInvalid spec.taints[2]: Invalid value: a taint's value is fixed"]
@@ -160,7 +162,10 @@ fn rules_that_cannot_be_evaluated_are_refused_with_the_definition() {
         (json!({"rule": "Some{a: 1} == 1"}), "compilation failed: undeclared reference to 'Some'"),
         (json!({"rule": "self.a == ''", "messageExpression": "x"}), "messageExpression compilation failed: undeclared"),
         (json!({"rule": "self.a == ''", "optionalOldSelf": true}), "may not be set if oldSelf is not used in rule"),
-        (json!({"rule": "self.a == ''", "reason": "Odd"}), "Unsupported value: \"Odd\": supported values: \"FieldValueDuplicate\""),
+        (
+            json!({"rule": "self.a == ''", "reason": "Odd"}),
+            "Unsupported value: \"Odd\": supported values: \"FieldValueDuplicate\"",
+        ),
         (json!({"rule": "self.a == ''", "fieldPath": ".b"}), "must be a valid path"),
         (json!({"rule": " "}), "Required value: rule is not specified"),
         (json!({"rule": "self.a ==\n''"}), "Required value: message must be specified if rule contains line breaks"),
@@ -181,7 +186,8 @@ fn rules_that_cannot_be_evaluated_are_refused_with_the_definition() {
 
 #[test]
 fn loops_are_counted_and_stopped() {
-    let schema = compiled(&json!({"type": "object", "properties": {"l": {"type": "array", "items": {"type": "integer"}}},
+    let schema =
+        compiled(&json!({"type": "object", "properties": {"l": {"type": "array", "items": {"type": "integer"}}},
         "x-kubernetes-validations": [
             {"rule": "self.l.all(a, self.l.all(b, self.l.all(c, a + b + c >= 0))) || true"},
             {"rule": "false"}]}));
@@ -239,10 +245,16 @@ fn expressions_mean_what_they_mean_in_the_real_server() {
         ("self.?name.optMap(n, n + '!').orValue('') == 'abc!'", true),
         ("cel.bind(n, self.name, n + n) == 'abcabc'", true),
         ("optional.none().hasValue()", false),
-        ("url('https://a.b:8/c').getHost() == 'a.b:8' && isIP('10.0.0.1') && cidr('10.0.0.0/8').containsIP('10.1.1.1')", true),
+        (
+            "url('https://a.b:8/c').getHost() == 'a.b:8' && isIP('10.0.0.1') && cidr('10.0.0.0/8').containsIP('10.1.1.1')",
+            true,
+        ),
         ("quantity('1Gi').isGreaterThan(quantity('1G'))", true),
         ("self.name.find('[b-c]+') == 'bc' && ['b', 'a'].isSorted() == false && sets.contains([1, 2], [1])", true),
-        ("self.name.substring(1) == 'bc' && self.name.upperAscii() == 'ABC' && self.name.split('b') == ['a', 'c']", true),
+        (
+            "self.name.substring(1) == 'bc' && self.name.upperAscii() == 'ABC' && self.name.split('b') == ['a', 'c']",
+            true,
+        ),
         ("dyn(self.count) == 2", true),
         ("(1 / 0 == 1) || true", true),
         ("false && (1 / 0 == 1)", false),

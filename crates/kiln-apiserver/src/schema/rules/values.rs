@@ -113,8 +113,25 @@ pub(super) fn optional(value: Option<Value>) -> Value {
 /// How a rule writes the name of a property that is not a CEL name.
 pub(super) fn escape(name: &str) -> String {
     const RESERVED: [&str; 19] = [
-        "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
-        "let", "loop", "package", "namespace", "return", "var",
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
     ];
     if RESERVED.contains(&name) || ["void", "while"].contains(&name) {
         return format!("__{name}__");
