@@ -32,12 +32,15 @@ pub fn coreos_installer(test: &str) -> Option<PathBuf> {
     None
 }
 
-/// A kubectl that is new enough (1.29), from the PATH or fetched by `cargo xtask test` into `target/oracles`.
+/// A kubectl that is new enough (1.29): the one `KILN_KUBECTL` names, the one `cargo xtask test` fetched into
+/// `target/oracles`, or one on the PATH.
 pub fn kubectl(test: &str) -> Option<PathBuf> {
+    let named = std::env::var_os("KILN_KUBECTL").map(PathBuf::from);
     let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/oracles/bin/kubectl");
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let installed = std::env::split_paths(&folders).map(|folder| folder.join("kubectl"));
-    let found = std::iter::once(fetched).chain(installed).find(|path| path.is_file() && kubectl_minor(path) >= 29);
+    let mut candidates = named.into_iter().chain([fetched]).chain(installed);
+    let found = candidates.find(|path| path.is_file() && kubectl_minor(path) >= 29);
     if found.is_none() {
         skip(test, "kubectl 1.29 or later is not installed (cargo xtask test fetches it)");
     }
@@ -45,7 +48,7 @@ pub fn kubectl(test: &str) -> Option<PathBuf> {
 }
 
 /// The minor version of a kubectl, 0 if it does not say.
-fn kubectl_minor(path: &Path) -> u32 {
+pub fn kubectl_minor(path: &Path) -> u32 {
     let output = Command::new(path).args(["version", "--client"]).stdin(Stdio::null()).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     let minor = text.split("v1.").nth(1).and_then(|rest| rest.split('.').next());

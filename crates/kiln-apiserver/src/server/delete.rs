@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{ListRequest, Server, system_context, write_error};
+use super::{FIRST_NAMESPACES, ListRequest, Server, system_context, write_error};
 use crate::change::may_go;
 use crate::error::ApiError;
 use crate::registry::DEFINITIONS;
@@ -91,6 +91,10 @@ impl Server {
         name: &str,
         options: &DeleteOptions,
     ) -> Result<Deleted, ApiError> {
+        if resource.is("", "namespaces") && FIRST_NAMESPACES.contains(&name) {
+            let error = ApiError::forbidden(format!("namespaces \"{name}\" is forbidden: this namespace may not be deleted"));
+            return Err(error.about(resource.named(name)));
+        }
         // Each turn is caused by somebody else's progress.
         loop {
             let stored = self.find(resource, namespace, name)?;
