@@ -33,7 +33,7 @@ pub fn settle(resource: &Resource, before: Option<&Value>, object: &mut Value, c
 
 fn settle_namespace(before: Option<&Value>, object: &mut Value) -> Vec<Cause> {
     let name = object["metadata"]["name"].clone();
-    object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
+    set_in(&mut object["metadata"]["labels"], "kubernetes.io/metadata.name", name);
     match before {
         None => {
             object["spec"] = json!({"finalizers": ["kubernetes"]});
@@ -43,6 +43,16 @@ fn settle_namespace(before: Option<&Value>, object: &mut Value) -> Vec<Cause> {
         Some(before) => object["spec"] = before["spec"].clone(),
     }
     Vec::new()
+}
+
+/// Sets a field of a part that may be missing. What is not a map is left for validation to refuse.
+fn set_in(part: &mut Value, key: &str, value: Value) {
+    if part.is_null() {
+        *part = Value::Object(Map::new());
+    }
+    if let Value::Object(map) = part {
+        map.insert(key.into(), value);
+    }
 }
 
 fn settle_secret(before: Option<&Value>, object: &mut Value) -> Vec<Cause> {
@@ -75,8 +85,8 @@ fn settle_signing_request(before: Option<&Value>, object: &mut Value, context: &
     match before {
         None => {
             // Who asks is what a signer trusts: it is never taken from the body.
-            object["spec"]["username"] = context.user.as_str().into();
-            object["spec"]["groups"] = context.groups.clone().into();
+            set_in(&mut object["spec"], "username", context.user.as_str().into());
+            set_in(&mut object["spec"], "groups", context.groups.clone().into());
         }
         Some(before) => object["spec"] = before["spec"].clone(),
     }
@@ -91,8 +101,12 @@ fn settle_definition(before: Option<&Value>, object: &mut Value, context: &Write
     if RESERVED_GROUPS.iter().any(|group| object["spec"]["group"] == *group) {
         return vec![Cause::forbidden("spec.group", "this group comes with the server")];
     }
-    if before.is_some_and(|before| before["spec"]["scope"] != object["spec"]["scope"]) {
-        return vec![Cause::invalid("spec.scope", &object["spec"]["scope"], "field is immutable")];
+    // What is stored under the old one would be lost from sight.
+    for (field, pointer) in [("spec.scope", "/spec/scope"), ("spec.names.kind", "/spec/names/kind")] {
+        if before.is_some_and(|before| before.pointer(pointer) != object.pointer(pointer)) {
+            let given = object.pointer(pointer).unwrap_or(&Value::Null);
+            return vec![Cause::invalid(field, given, "field is immutable")];
+        }
     }
     let status = established_status(object, &context.now);
     object["status"] = status;

@@ -103,6 +103,9 @@ impl Server {
 
     async fn apply(&self, request: UpdateRequest<'_>, wanted: Value, force: bool) -> Result<Outcome, ApiError> {
         let UpdateRequest { resource, namespace, name, part, .. } = &request;
+        if !wanted.is_object() {
+            return Err(ApiError::bad_request("the body of an apply must be an object"));
+        }
         for attempt in 1.. {
             let Ok(stored) = self.find(resource, namespace, name) else {
                 if *part != Part::Main {
