@@ -179,7 +179,19 @@ pub fn plan_unmanaged(
 
 /// Whether storing `after` would change nothing that matters: who wrote the same value when does not.
 pub fn is_unchanged(before: &Value, after: &Value) -> bool {
-    same(&without_noise(before), &without_noise(after))
+    let entries = |object: &'_ Value| object["metadata"]["managedFields"].as_array().map_or(0, Vec::len);
+    let same_entry = |index: usize| {
+        let at = |object: &'_ Value| object["metadata"]["managedFields"].get(index).is_some();
+        at(before) == at(after)
+            && same_except(
+                &before["metadata"]["managedFields"][index],
+                &after["metadata"]["managedFields"][index],
+                &["time"],
+            )
+    };
+    same_except(before, after, &["metadata"])
+        && same_except(&before["metadata"], &after["metadata"], &["resourceVersion", "managedFields"])
+        && (0..entries(before).max(entries(after))).all(same_entry)
 }
 
 /// Whether the finalizers allow an object under deletion to go.
@@ -191,30 +203,18 @@ pub fn may_go(object: &Value) -> bool {
         && (!is_namespace || empty(&object["spec"]["finalizers"]))
 }
 
-fn without_noise(object: &Value) -> Value {
-    let mut copy = object.clone();
-    if let Some(metadata) = copy.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.shift_remove("resourceVersion");
-        for entry in metadata.get_mut("managedFields").and_then(Value::as_array_mut).into_iter().flatten() {
-            if let Some(entry) = entry.as_object_mut() {
-                entry.shift_remove("time");
-            }
-        }
-    }
-    copy
+fn same_contents(resource: &Resource, before: &Value, after: &Value) -> bool {
+    let apart: &[&str] = if resource.status { &["apiVersion", "metadata", "status"] } else { &["apiVersion", "metadata"] };
+    same_except(before, after, apart)
 }
 
-fn same_contents(resource: &Resource, before: &Value, after: &Value) -> bool {
-    let contents = |object: &Value| {
-        let mut map = object.as_object().cloned().unwrap_or_default();
-        map.shift_remove("apiVersion");
-        map.shift_remove("metadata");
-        if resource.status {
-            map.shift_remove("status");
-        }
-        Value::Object(map)
-    };
-    same(&contents(before), &contents(after))
+/// Whether two objects are the same apart from some fields.
+fn same_except(before: &Value, after: &Value, apart: &[&str]) -> bool {
+    let (Value::Object(before), Value::Object(after)) = (before, after) else { return same(before, after) };
+    let count = |map: &Map<String, Value>| map.keys().filter(|key| !apart.contains(&key.as_str())).count();
+    let kept = |(key, _): &(&String, &Value)| !apart.contains(&key.as_str());
+    count(before) == count(after)
+        && before.iter().filter(kept).all(|(key, value)| after.get(key).is_some_and(|other| same(value, other)))
 }
 
 fn checked_type(resource: &Resource, body: Value) -> Result<Value, ApiError> {

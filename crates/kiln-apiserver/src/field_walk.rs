@@ -155,15 +155,21 @@ fn collect(schema: &Schema, value: &Value, path: &mut Path, set: &mut FieldSet) 
 }
 
 fn compare_at(schema: &Schema, old: Option<&Value>, new: Option<&Value>, path: &mut Path, comparison: &mut Comparison) {
+    // Most of an object stays as it is, and looking for paths in it is what costs.
+    if old.is_some() && old == new {
+        return;
+    }
     let object = |value: Option<&Value>| value.and_then(Value::as_object).filter(|map| !map.is_empty()).is_some();
     let fits_object = |value: Option<&Value>| value.is_none_or(|value| value.is_object() || value.is_null());
     if !schema.is_atomic_map() && (object(old) || object(new)) && fits_object(old) && fits_object(new) {
         let top = path.is_empty();
-        let keys = |value: Option<&Value>| value.and_then(Value::as_object).cloned().unwrap_or_default();
-        let (before, after) = (keys(old), keys(new));
-        for key in before.keys().chain(after.keys().filter(|key| !before.contains_key(*key))) {
+        let (before, after) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
+        let fresh = |key: &&String| before.is_none_or(|before| !before.contains_key(*key));
+        let known = before.into_iter().flat_map(Map::keys);
+        for key in known.chain(after.into_iter().flat_map(Map::keys).filter(fresh)) {
             path.push(format!("f:{key}"));
-            compare_at(child(schema, key, top), before.get(key), after.get(key), path, comparison);
+            let (before, after) = (before.and_then(|map| map.get(key)), after.and_then(|map| map.get(key)));
+            compare_at(child(schema, key, top), before, after, path, comparison);
             path.pop();
         }
         note_whole(old, new, path, comparison);
@@ -172,16 +178,14 @@ fn compare_at(schema: &Schema, old: Option<&Value>, new: Option<&Value>, path: &
     if let (Some(before), Some(after)) = (optional_elements(schema, old), optional_elements(schema, new))
         && !(before.is_empty() && after.is_empty())
     {
-        let find = |items: &[(String, &Value)], wanted: &str| {
-            items.iter().find(|(known, _)| known == wanted).map(|(_, item)| (*item).clone())
-        };
-        let known: Vec<&String> = before.iter().map(|(element, _)| element).collect();
-        let fresh = after.iter().map(|(element, _)| element).filter(|element| !known.contains(element));
-        for element in known.iter().copied().chain(fresh) {
+        let items = schema.items().unwrap_or(&ANYTHING);
+        let find = |items: &[(String, &'_ Value)], wanted: &str| items.iter().position(|(known, _)| known == wanted);
+        let fresh = after.iter().map(|(element, _)| element).filter(|element| find(&before, element).is_none());
+        for element in before.iter().map(|(element, _)| element).chain(fresh) {
             path.push(element.clone());
-            let (before, after) = (find(&before, element), find(&after, element));
-            let items = schema.items().unwrap_or(&ANYTHING);
-            compare_at(items, before.as_ref(), after.as_ref(), path, comparison);
+            let old = find(&before, element).map(|at| before[at].1);
+            let new = find(&after, element).map(|at| after[at].1);
+            compare_at(items, old, new, path, comparison);
             path.pop();
         }
         note_whole(old, new, path, comparison);

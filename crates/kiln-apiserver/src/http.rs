@@ -21,6 +21,7 @@ use answer::Answer;
 
 mod answer;
 mod body;
+mod list_body;
 mod objects;
 
 /// The version of the API that is spoken, for clients that warn about differences.

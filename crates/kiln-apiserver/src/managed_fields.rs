@@ -6,8 +6,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::change::{Part, WriteContext};
-use crate::field_set::FieldSet;
-use crate::field_walk::{compare, fields_of};
+use crate::field_set::{FieldSet, Path};
+use crate::field_walk::{Comparison, compare, fields_of};
 use crate::resource::Resource;
 
 /// One manager's entry.
@@ -28,19 +28,19 @@ pub struct Entry {
 }
 
 /// Fields of an object that nobody manages.
-const UNMANAGED: [&str; 12] = [
-    "apiVersion",
-    "kind",
-    "metadata",
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.creationTimestamp",
-    "metadata.selfLink",
-    "metadata.uid",
-    "metadata.generation",
-    "metadata.managedFields",
-    "metadata.resourceVersion",
-    "metadata.generateName",
+const UNMANAGED: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// Fields of `metadata` that nobody manages.
+const UNMANAGED_METADATA: [&str; 9] = [
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "selfLink",
+    "uid",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "generateName",
 ];
 
 /// Records what an update by `context.manager` changed.
@@ -62,20 +62,21 @@ pub fn record_update(
         _ => stored.unwrap_or_default(),
     };
     let empty = json!({});
-    let comparison = compare(&resource.schema, before.unwrap_or(&empty), object);
-    let relevant = |set: &FieldSet| managed_part(resource, set, part);
-    let changed = relevant(&comparison.added.union(&comparison.modified));
+    let Comparison { added, modified, removed } = compare(&resource.schema, before.unwrap_or(&empty), object);
+    let mut changed = added;
+    changed.0.extend(modified.0);
+    keep_managed_part(resource, &mut changed, part);
     let own = own_entry(&entries, context, "Update", resource, part);
     for (index, entry) in entries.iter_mut().enumerate() {
-        let lost = if Some(index) == own { comparison.removed.clone() } else { changed.union(&comparison.removed) };
-        entry.fields = entry.fields.difference(&lost);
+        let lost = |path: &Path| removed.0.contains(path) || (Some(index) != own && changed.0.contains(path));
+        entry.fields.0.retain(|path| !lost(path));
     }
     match own {
         Some(index) => {
-            let fields = entries[index].fields.union(&changed);
-            if fields != entries[index].fields {
+            let known = entries[index].fields.0.len();
+            entries[index].fields.0.extend(changed.0);
+            if entries[index].fields.0.len() != known {
                 entries[index].time.clone_from(&context.now);
-                entries[index].fields = fields;
             }
         }
         None if !changed.is_empty() => entries.push(new_entry(context, "Update", resource, part, changed)),
@@ -93,7 +94,9 @@ pub fn applied_entry(resource: &Resource, wanted: &Value, part: Part, context: &
 pub fn applied_fields(resource: &Resource, wanted: &Value, part: Part) -> FieldSet {
     let mut known = wanted.clone();
     resource.schema.prune(&mut known);
-    managed_part(resource, &fields_of(&resource.schema, &known), part)
+    let mut fields = fields_of(&resource.schema, &known);
+    keep_managed_part(resource, &mut fields, part);
+    fields
 }
 
 /// Reads the entries; `None` when there are none to read.
@@ -159,22 +162,26 @@ fn subresource(part: Part) -> &'static str {
     }
 }
 
-/// Only what this part of the object may change, and what can be managed at all.
-fn managed_part(resource: &Resource, set: &FieldSet, part: Part) -> FieldSet {
-    set.filter(|path| {
-        let is_status = path.first().is_some_and(|first| first == "f:status");
+/// Keeps only what this part of the object may change, and what can be managed at all.
+fn keep_managed_part(resource: &Resource, set: &mut FieldSet, part: Part) {
+    let is_field = |element: &String, name: &str| element.strip_prefix("f:").unwrap_or(element) == name;
+    set.0.retain(|path| {
+        let Some(first) = path.first() else { return false };
+        let is_status = first == "f:status";
         let in_part = match part {
             Part::Main | Part::Scale => !(is_status && resource.status),
             Part::Status => is_status,
         };
-        let plain: Vec<&str> = path.iter().map(|element| element.strip_prefix("f:").unwrap_or(element)).collect();
-        let unmanaged = match plain.as_slice() {
-            ["metadata", "managedFields", ..] => true,
-            short if short.len() <= 2 => UNMANAGED.contains(&short.join(".").as_str()),
+        let unmanaged = match path.as_slice() {
+            [first] => UNMANAGED.iter().any(|name| is_field(first, name)),
+            [first, second, rest @ ..] if is_field(first, "metadata") => {
+                let named = |names: &[&str]| names.iter().any(|name| is_field(second, name));
+                if rest.is_empty() { named(&UNMANAGED_METADATA) } else { named(&["managedFields"]) }
+            }
             _ => false,
         };
-        in_part && !path.is_empty() && !unmanaged
-    })
+        in_part && !unmanaged
+    });
 }
 
 fn render_entry(entry: &Entry) -> Value {

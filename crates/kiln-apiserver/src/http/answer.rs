@@ -11,6 +11,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use super::list_body::ListBody;
 use crate::error::ApiError;
 
 /// Status, headers and body.
@@ -43,6 +44,10 @@ impl Answer {
 
     pub(super) fn stream(frames: mpsc::Receiver<Bytes>) -> Answer {
         Answer { body: Body::new(Frames(frames)), ..Answer::bytes(200, Bytes::new()) }
+    }
+
+    pub(super) fn list(list: ListBody) -> Answer {
+        Answer { body: Body::new(list), ..Answer::bytes(200, Bytes::new()) }
     }
 
     pub(super) fn refusal(error: &ApiError) -> Answer {

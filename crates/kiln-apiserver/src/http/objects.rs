@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use super::answer::Answer;
 use super::body;
+use super::list_body::ListBody;
 use crate::change::{Part, WriteContext};
 use crate::error::ApiError;
 use crate::identity::Identity;
@@ -114,7 +115,7 @@ impl Call<'_> {
                 let list = ListRequest::parse(self.resource, self.path.namespace.as_deref(), self.query)?;
                 let items = self.server.delete_collection(list, &options).await?;
                 let revision = self.server.snapshot().revision.to_string();
-                Ok(self.list_answer(&items, &json!({"resourceVersion": revision})))
+                Ok(self.list_answer(items, &json!({"resourceVersion": revision})))
             }
         }
     }
@@ -180,10 +181,10 @@ impl Call<'_> {
     fn list(&self) -> Result<Answer, ApiError> {
         let request = ListRequest::parse(self.resource, self.path.namespace.as_deref(), self.query)?;
         let list = self.server.list(&request)?;
-        Ok(self.list_answer(&list.items, &list.metadata))
+        Ok(self.list_answer(list.items, &list.metadata))
     }
 
-    fn list_answer(&self, items: &[Arc<Stored>], metadata: &Value) -> Answer {
+    fn list_answer(&self, items: Vec<Arc<Stored>>, metadata: &Value) -> Answer {
         let values = || items.iter().map(|stored| self.server.value(self.resource, stored)).collect::<Vec<_>>();
         match self.form {
             Form::Table => {
@@ -199,34 +200,34 @@ impl Call<'_> {
                     "metadata": metadata, "items": items}),
                 )
             }
-            Form::Plain | Form::Discovery(_) => Answer::bytes(200, self.joined(items, metadata)),
+            Form::Plain | Form::Discovery(_) => self.joined(items, metadata),
         }
     }
 
-    /// A list is its objects' bytes one after the other: nothing is parsed, nothing encoded again.
-    fn joined(&self, items: &[Arc<Stored>], metadata: &Value) -> Bytes {
-        let size = items.iter().map(|stored| stored.json.len() + 1).sum::<usize>();
-        let head = format!(
+    /// A list is its objects' bytes one after the other, unless they are stored in another version.
+    fn joined(&self, items: Vec<Arc<Stored>>, metadata: &Value) -> Answer {
+        let mut head = format!(
             "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
             Value::from(self.resource.list_kind.as_str()),
             Value::from(self.resource.api_version())
         );
-        let mut bytes = Vec::with_capacity(head.len() + size + 2);
-        bytes.extend_from_slice(head.as_bytes());
-        for (index, stored) in items.iter().enumerate() {
-            if index > 0 {
-                bytes.push(b',');
-            }
-            bytes.extend_from_slice(&self.in_version(stored));
+        let prefix = self.prefix();
+        if items.iter().all(|stored| stored.json.starts_with(prefix.as_bytes())) {
+            return Answer::list(ListBody::new(head, items));
         }
-        bytes.extend_from_slice(b"]}");
-        Bytes::from(bytes)
+        let converted: Vec<Value> = items.iter().map(|stored| self.server.value(self.resource, stored)).collect();
+        head.pop();
+        Answer::bytes(200, Bytes::from(format!("{head}{}}}", Value::from(converted))))
+    }
+
+    /// How the bytes of an object in the version that was asked for begin.
+    fn prefix(&self) -> String {
+        format!("{{\"apiVersion\":{},", Value::from(self.resource.api_version()))
     }
 
     /// An object's bytes in the version that was asked for.
     fn in_version(&self, stored: &Stored) -> Bytes {
-        let prefix = format!("{{\"apiVersion\":{},", Value::from(self.resource.api_version()));
-        if stored.json.starts_with(prefix.as_bytes()) {
+        if stored.json.starts_with(self.prefix().as_bytes()) {
             return stored.json.clone();
         }
         Bytes::from(self.server.value(self.resource, stored).to_string())
