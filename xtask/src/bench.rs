@@ -10,6 +10,9 @@ use crate::measure::{Cores, Figures, measure};
 use crate::{execute, fleet};
 
 mod coreos_image;
+mod hub;
+mod hub_client;
+mod hub_servers;
 mod image;
 mod serving;
 
@@ -30,6 +33,8 @@ pub enum Bench {
         #[arg(long)]
         only_make: bool,
     },
+    /// The hub's API under load, beside kube-apiserver and etcd when KUBEBUILDER_ASSETS names them
+    Hub(hub::Args),
 }
 
 const PEER_VERSION: &str = "2.2.62";
@@ -44,6 +49,7 @@ pub fn run(bench: &Bench) -> Result<()> {
             check(*hosts, &peer)
         }
         Bench::Image { hosts, only_make } => image::run(*hosts, *only_make),
+        Bench::Hub(args) => hub::run(args),
     }
 }
 
