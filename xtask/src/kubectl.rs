@@ -28,7 +28,9 @@ pub fn fetch() -> Result<()> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let installed = std::env::split_paths(&folders).map(|folder| folder.join("kubectl")).find(|it| is_new_enough(it));
     let installed = installed.with_context(|| {
-        format!("{error:#}: kubectl 1.{OLDEST_MINOR} or later is needed; put one on the PATH or name it with KILN_KUBECTL")
+        format!(
+            "{error:#}: kubectl 1.{OLDEST_MINOR} or later is needed; put one on the PATH or name it with KILN_KUBECTL"
+        )
     })?;
     println!("{error:#}: the tests use {}", installed.display());
     Ok(())

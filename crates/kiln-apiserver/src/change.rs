@@ -204,7 +204,8 @@ pub fn may_go(object: &Value) -> bool {
 }
 
 fn same_contents(resource: &Resource, before: &Value, after: &Value) -> bool {
-    let apart: &[&str] = if resource.status { &["apiVersion", "metadata", "status"] } else { &["apiVersion", "metadata"] };
+    let apart: &[&str] =
+        if resource.status { &["apiVersion", "metadata", "status"] } else { &["apiVersion", "metadata"] };
     same_except(before, after, apart)
 }
 

@@ -9,9 +9,36 @@ mod invariants;
 
 /// Names that mean something to the server, so that values often fit.
 const NAMES: [&str; 30] = [
-    "spec", "status", "metadata", "labels", "annotations", "finalizers", "ownerReferences", "size", "note", "mode",
-    "tags", "plain", "either", "one", "ports", "name", "mtu", "up", "free", "uid", "a", "b", "", "f:a", ".",
-    "conditions", "type", "data", "stringData", "versions",
+    "spec",
+    "status",
+    "metadata",
+    "labels",
+    "annotations",
+    "finalizers",
+    "ownerReferences",
+    "size",
+    "note",
+    "mode",
+    "tags",
+    "plain",
+    "either",
+    "one",
+    "ports",
+    "name",
+    "mtu",
+    "up",
+    "free",
+    "uid",
+    "a",
+    "b",
+    "",
+    "f:a",
+    ".",
+    "conditions",
+    "type",
+    "data",
+    "stringData",
+    "versions",
 ];
 
 fn any_value() -> impl Strategy<Value = Value> {
@@ -108,9 +135,20 @@ proptest! {
 
 /// Bodies that have the form of JSON and nothing else.
 const NASTY: [&str; 24] = [
-    "", "null", "[]", "1", "\"x\"", "{", "{}", "{\"metadata\":null}", "{\"metadata\":[]}", "{\"metadata\":\"x\"}",
-    "{\"metadata\":{\"name\":1}}", "{\"metadata\":{\"name\":\"a\",\"labels\":\"x\"}}",
-    "{\"metadata\":{\"name\":\"a\",\"labels\":{\"x\":1}}}", "{\"metadata\":{\"name\":\"a\",\"annotations\":[1]}}",
+    "",
+    "null",
+    "[]",
+    "1",
+    "\"x\"",
+    "{",
+    "{}",
+    "{\"metadata\":null}",
+    "{\"metadata\":[]}",
+    "{\"metadata\":\"x\"}",
+    "{\"metadata\":{\"name\":1}}",
+    "{\"metadata\":{\"name\":\"a\",\"labels\":\"x\"}}",
+    "{\"metadata\":{\"name\":\"a\",\"labels\":{\"x\":1}}}",
+    "{\"metadata\":{\"name\":\"a\",\"annotations\":[1]}}",
     "{\"metadata\":{\"name\":\"a\",\"ownerReferences\":{\"uid\":1},\"finalizers\":\"x\"}}",
     "{\"metadata\":{\"name\":\"a\",\"ownerReferences\":[1],\"finalizers\":[1]}}",
     "{\"metadata\":{\"name\":\"a\",\"managedFields\":[1,{\"operation\":\"Apply\",\"fieldsV1\":[]}]}}",
@@ -136,9 +174,18 @@ const PATHS: [&str; 9] = [
 ];
 
 const QUERIES: [&str; 12] = [
-    "limit=-1", "limit=99999999999999999999", "continue=%00", "continue=bm90IGpzb24", "labelSelector=((", "fieldSelector=%25%25",
-    "resourceVersion=abc", "resourceVersion=1&resourceVersionMatch=Odd", "timeoutSeconds=-5&watch=1&resourceVersion=x",
-    "dryRun=maybe", "fieldValidation=Loud", "propagationPolicy=Sideways&fieldManager=%ff",
+    "limit=-1",
+    "limit=99999999999999999999",
+    "continue=%00",
+    "continue=bm90IGpzb24",
+    "labelSelector=((",
+    "fieldSelector=%25%25",
+    "resourceVersion=abc",
+    "resourceVersion=1&resourceVersionMatch=Odd",
+    "timeoutSeconds=-5&watch=1&resourceVersion=x",
+    "dryRun=maybe",
+    "fieldValidation=Loud",
+    "propagationPolicy=Sideways&fieldManager=%ff",
 ];
 
 #[tokio::test]

@@ -67,7 +67,8 @@ impl Process {
             .spawn()
             .unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        let line = output.lines().map_while(Result::ok).find_map(|line| Some(line.strip_prefix("listening ")?.to_owned()));
+        let line =
+            output.lines().map_while(Result::ok).find_map(|line| Some(line.strip_prefix("listening ")?.to_owned()));
         (Process(child), line.expect("the server starts").parse().unwrap())
     }
 }

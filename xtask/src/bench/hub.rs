@@ -233,7 +233,8 @@ async fn changes(server: &Server, args: &Args, figures: &mut Measured) -> Result
         connection.watch(&format!("{PATH}?watch=true&timeoutSeconds=3000")).await?;
         watching.push(tokio::spawn(async move { connection.read_until(b"never sent").await }));
     }
-    let status = |number: usize| json!({"status": {"phase": format!("Phase{number}"), "conditions": conditions(number)}});
+    let status =
+        |number: usize| json!({"status": {"phase": format!("Phase{number}"), "conditions": conditions(number)}});
     let (patched, cpu, _) = loaded(server, args.clients, objects, move |number| Made {
         method: "PATCH",
         path: format!("{PATH}/{}/status", name(number)),
@@ -366,8 +367,10 @@ fn name(number: usize) -> String {
 
 /// What people write about a machine: about 1.3 KB.
 fn machine(number: usize) -> Value {
-    let mac = |card: usize| format!("52:54:{:02x}:{:02x}:{:02x}:{card:02x}", number >> 16, number >> 8 & 255, number & 255);
-    let card = |card: usize| json!({"name": format!("eno{card}"), "macAddress": mac(card), "mtu": 9000, "speed": 25000});
+    let mac =
+        |card: usize| format!("52:54:{:02x}:{:02x}:{:02x}:{card:02x}", number >> 16, number >> 8 & 255, number & 255);
+    let card =
+        |card: usize| json!({"name": format!("eno{card}"), "macAddress": mac(card), "mtu": 9000, "speed": 25000});
     let picked = if number % PICKED == 0 { "yes" } else { "no" };
     json!({
         "apiVersion": "bench.example.org/v1",

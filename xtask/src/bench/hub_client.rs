@@ -110,7 +110,9 @@ impl Connection {
         self.buffer.clear();
         let Request { method, path, media, body } = request;
         let mut bytes = Vec::with_capacity(256 + body.len());
-        bytes.extend_from_slice(format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\naccept: application/json\r\n").as_bytes());
+        bytes.extend_from_slice(
+            format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\naccept: application/json\r\n").as_bytes(),
+        );
         if !self.token.is_empty() {
             bytes.extend_from_slice(format!("authorization: Bearer {}\r\n", self.token).as_bytes());
         }
@@ -177,7 +179,8 @@ impl Head {
     fn parse(bytes: &[u8], end: usize) -> Result<Head> {
         let text = std::str::from_utf8(bytes)?;
         let mut lines = text.lines();
-        let status = lines.next().and_then(|line| line.split(' ').nth(1)).context("an answer without status")?.parse()?;
+        let status =
+            lines.next().and_then(|line| line.split(' ').nth(1)).context("an answer without status")?.parse()?;
         let mut length = None;
         for line in lines {
             let Some((name, value)) = line.split_once(':') else { continue };

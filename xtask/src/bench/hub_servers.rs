@@ -116,7 +116,8 @@ async fn start_kiln(program: &Path, folder: &Path) -> Result<Server> {
     }
     let text = fs::read_to_string(&kubeconfig)?;
     let field = |name: &str| {
-        let value = text.lines().find_map(|line| line.trim().strip_prefix(name)).with_context(|| format!("no {name}"))?;
+        let value =
+            text.lines().find_map(|line| line.trim().strip_prefix(name)).with_context(|| format!("no {name}"))?;
         anyhow::Ok(value.trim().to_owned())
     };
     let pem = |name: &str| anyhow::Ok(STANDARD.decode(field(name)?)?);
@@ -137,7 +138,8 @@ async fn start_kubernetes(assets: &Path, folder: &Path) -> Result<Server> {
     let text = |path: PathBuf| path.display().to_string();
     let key = folder.join("service-accounts.key");
     if !key.exists() {
-        let status = Command::new("openssl").args(["genrsa", "-out"]).arg(&key).arg("2048").stderr(Stdio::null()).status()?;
+        let status =
+            Command::new("openssl").args(["genrsa", "-out"]).arg(&key).arg("2048").stderr(Stdio::null()).status()?;
         ensure!(status.success(), "openssl made no key");
     }
     let token = "benchmark-on-loopback";
@@ -192,7 +194,8 @@ async fn start_kubernetes(assets: &Path, folder: &Path) -> Result<Server> {
         ensure!(start.elapsed() < Duration::from_secs(120), "kube-apiserver made no certificate");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&certificates)?.collect::<Result<_, _>>()?;
+    let chain: Vec<CertificateDer<'static>> =
+        CertificateDer::pem_file_iter(&certificates)?.collect::<Result<_, _>>()?;
     let authority = chain.into_iter().next_back().context("no certificate")?;
     server.endpoint.tls = Arc::new(trusting(authority)?.with_no_client_auth());
     server.ready_after = wait_ready(&server.endpoint, start).await?;

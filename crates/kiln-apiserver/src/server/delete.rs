@@ -92,7 +92,8 @@ impl Server {
         options: &DeleteOptions,
     ) -> Result<Deleted, ApiError> {
         if resource.is("", "namespaces") && FIRST_NAMESPACES.contains(&name) {
-            let error = ApiError::forbidden(format!("namespaces \"{name}\" is forbidden: this namespace may not be deleted"));
+            let error =
+                ApiError::forbidden(format!("namespaces \"{name}\" is forbidden: this namespace may not be deleted"));
             return Err(error.about(resource.named(name)));
         }
         // Each turn is caused by somebody else's progress.

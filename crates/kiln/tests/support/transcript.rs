@@ -114,5 +114,8 @@ fn transcripts_are_read_back_as_written() {
     assert_eq!(steps[3], Step { script: "c".into(), printed: String::new() });
     assert_eq!(render_transcript(&steps), text);
     assert_eq!(normalise("a  12s   x\nb  3m2s\n"), "a  AGE  x\nb  AGE\n");
-    assert_eq!(normalise("  resourceVersion: \"17\"\n\"resourceVersion\":\"17\""), "  resourceVersion: \"RV\"\n\"resourceVersion\": \"RV\"\n");
+    assert_eq!(
+        normalise("  resourceVersion: \"17\"\n\"resourceVersion\":\"17\""),
+        "  resourceVersion: \"RV\"\n\"resourceVersion\": \"RV\"\n"
+    );
 }
