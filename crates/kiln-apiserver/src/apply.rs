@@ -4,9 +4,12 @@ use serde_json::Value;
 
 use crate::change::{Part, WriteContext};
 use crate::field_set::{FieldSet, render_path};
-use crate::field_walk::{compare, lay_over, take_out};
-use crate::managed_fields::{Entry, applied_fields, new_entry, own_entry, parse_entries, write_entries};
+use crate::field_walk::{compare, fields_of, merge, take_out, with_named_parents};
+use crate::managed_fields::{
+    Entry, in_part, known_part, managed_part, new_entry, own_entry, parse_entries, untracked_entry, write_entries,
+};
 use crate::resource::Resource;
+use crate::schema::{Schema, same};
 
 /// Why an apply was refused.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,44 +60,61 @@ pub fn plan_apply(
         return Err(ApplyError::Malformed("metadata.managedFields must be nil".into()));
     }
     let mut entries = parse_entries(&live["metadata"]["managedFields"]).unwrap_or_default();
+    let mut live = live.clone();
+    if let Some(metadata) = live.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.shift_remove("managedFields");
+    }
+    if entries.is_empty() {
+        entries.push(untracked_entry(resource, &live));
+    }
+    let schema = &resource.schema;
+    let wanted = wanted_part(resource, wanted, part);
+    // Names and versions too, until the end: they hold the metadata in place.
+    let claimed = in_part(resource, &fields_of(schema, &known_part(resource, &wanted)), part);
     let own = own_entry(&entries, context, "Apply", resource, part);
-    let fields = applied_fields(resource, wanted, part);
-    let last = own.map(|index| entries[index].fields.clone()).unwrap_or_default();
-    let mut object = lay_over(&resource.schema, live, &wanted_part(resource, wanted, part));
-    match own {
-        Some(index) if entries[index].fields == fields => {}
-        Some(index) => entries[index] = new_entry(context, "Apply", resource, part, fields),
-        None => entries.push(new_entry(context, "Apply", resource, part, fields)),
+    let mut object = merge(schema, &live, &wanted);
+    if let Some(last) = own.map(|index| entries[index].fields.clone()).filter(|last| !last.is_empty()) {
+        let others = entries.iter().enumerate().filter(|(index, _)| Some(*index) != own);
+        let everybody = others.fold(claimed.clone(), |all, (_, entry)| all.union(&entry.fields));
+        object = without_abandoned(schema, &object, &last, &everybody);
     }
-    let own = own.unwrap_or(entries.len() - 1);
-    let everybody = entries.iter().fold(FieldSet::default(), |all, entry| all.union(&entry.fields));
-    // A whole item goes before its fields: it is found by its keys.
-    for path in last.difference(&everybody).0.iter().filter(|path| !everybody.touches(path) && !is_key(path)) {
-        take_out(&mut object, path);
-    }
-    let comparison = compare(&resource.schema, live, &object);
-    let changed = comparison.added.union(&comparison.modified);
+    let comparison = compare(schema, &live, &object);
+    let changed = in_part(resource, &comparison.added.union(&comparison.modified), part);
+    let removed = in_part(resource, &comparison.removed, part);
     let mut conflicts = Vec::new();
-    for (index, entry) in entries.iter_mut().enumerate() {
-        if index != own {
-            let taken = entry.fields.intersection(&changed);
-            conflicts.extend(taken.0.iter().map(|path| Conflict { entry: entry.clone(), field: render_path(path) }));
-            entry.fields = entry.fields.difference(&taken);
-        }
-        entry.fields = entry.fields.difference(&comparison.removed);
+    for (_, entry) in entries.iter_mut().enumerate().filter(|(index, _)| Some(*index) != own) {
+        let taken = entry.fields.intersection(&changed);
+        conflicts.extend(taken.0.iter().map(|path| Conflict { entry: entry.clone(), field: render_path(path) }));
+        entry.fields = entry.fields.difference(&taken).difference(&removed);
     }
     if !conflicts.is_empty() && !force {
         return Err(ApplyError::Conflicts(conflicts));
+    }
+    let mut entry = new_entry(context, "Apply", resource, part, managed_part(resource, &claimed, part));
+    match own {
+        Some(index) => {
+            if same(&live, &object) {
+                entry.time.clone_from(&entries[index].time);
+            }
+            entries[index] = entry;
+        }
+        None => entries.push(entry),
     }
     write_entries(&mut object, entries);
     Ok(object)
 }
 
-/// Whether the path is that of a field by which its list item is known: it stays as long as the item does.
-fn is_key(path: &[String]) -> bool {
-    let [.., item, field] = path else { return false };
-    let keys = item.strip_prefix("k:").and_then(|keys| serde_json::from_str::<Value>(keys).ok());
-    keys.is_some_and(|keys| field.strip_prefix("f:").is_some_and(|field| keys.get(field).is_some()))
+/// The merged object without what this manager applied last, no longer wants and nobody else claims.
+fn without_abandoned(schema: &Schema, merged: &Value, last: &FieldSet, everybody: &FieldSet) -> Value {
+    let named = |set: &FieldSet| with_named_parents(schema, set);
+    let last = named(last);
+    let there = named(&fields_of(schema, merged));
+    // Without everything that was applied last; then with what somebody claims; then with what was never applied.
+    let bare = take_out(schema, merged, &last);
+    let kept = named(&fields_of(schema, &bare)).union(&named(everybody));
+    let claimed = take_out(schema, merged, &there.difference(&kept));
+    let gone = there.difference(&named(&fields_of(schema, &claimed))).intersection(&last);
+    take_out(schema, merged, &gone)
 }
 
 /// What an apply to this part may change.
@@ -104,7 +124,13 @@ fn wanted_part(resource: &Resource, wanted: &Value, part: Part) -> Value {
         match part {
             Part::Main | Part::Scale if resource.status => drop(map.shift_remove("status")),
             Part::Main | Part::Scale => {}
-            Part::Status => map.retain(|key, _| ["apiVersion", "kind", "status"].contains(&key.as_str())),
+            Part::Status => {
+                map.retain(|key, _| ["apiVersion", "kind", "metadata", "status"].contains(&key.as_str()));
+                // Only what says which object is meant.
+                if let Some(metadata) = map.get_mut("metadata").and_then(Value::as_object_mut) {
+                    metadata.retain(|key, _| ["name", "namespace", "uid", "resourceVersion"].contains(&key.as_str()));
+                }
+            }
         }
     }
     wanted

@@ -84,6 +84,9 @@ pub fn plan_create(
     context: &WriteContext,
 ) -> Result<Planned, ApiError> {
     let mut object = checked_type(resource, body)?;
+    if !context.applied {
+        resource.schema.drop_nulls(&mut object);
+    }
     let metadata = metadata_of(&mut object)?;
     let mut unknown = prune_metadata(metadata);
     keep_own_fields(metadata, None);
@@ -118,6 +121,8 @@ pub fn plan_update(
     part: Part,
     context: &WriteContext,
 ) -> Result<Planned, ApiError> {
+    let mut given = given;
+    resource.schema.drop_nulls(&mut given);
     let planned = plan_unmanaged(resource, before, given, part, context)?;
     let mut object = planned.object;
     managed_fields::record_update(resource, Some(before), &mut object, part, context);

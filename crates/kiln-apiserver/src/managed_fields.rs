@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::change::{Part, WriteContext};
-use crate::field_set::{FieldSet, Path};
+use crate::field_set::FieldSet;
 use crate::field_walk::{Comparison, compare, fields_of};
 use crate::resource::Resource;
 
@@ -28,20 +28,27 @@ pub struct Entry {
 }
 
 /// Fields of an object that nobody manages.
-const UNMANAGED: [&str; 3] = ["apiVersion", "kind", "metadata"];
+const UNMANAGED: [&str; 3] = ["f:apiVersion", "f:kind", "f:metadata"];
 
 /// Fields of `metadata` that nobody manages.
 const UNMANAGED_METADATA: [&str; 9] = [
-    "name",
-    "namespace",
-    "creationTimestamp",
-    "selfLink",
-    "uid",
-    "generation",
-    "managedFields",
-    "resourceVersion",
-    "generateName",
+    "f:name",
+    "f:namespace",
+    "f:creationTimestamp",
+    "f:selfLink",
+    "f:uid",
+    "f:generation",
+    "f:managedFields",
+    "f:resourceVersion",
+    "f:generateName",
 ];
+
+/// How many entries of updates an object keeps; the oldest are put together.
+const MOST_UPDATERS: usize = 10;
+/// Who owns the fields of entries that were put together.
+const ANCIENT: &str = "ancient-changes";
+/// Who owns the fields of an object that nobody tracked before it was applied.
+pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// Records what an update by `context.manager` changed.
 pub fn record_update(
@@ -54,35 +61,72 @@ pub fn record_update(
     if before.is_none() && context.applied {
         return;
     }
-    let given = parse_entries(&object["metadata"]["managedFields"]);
     let stored = before.map(|before| parse_entries(&before["metadata"]["managedFields"])).unwrap_or_default();
-    let mut entries = match given {
-        // A client that leaves them out does not mean to drop them; one that sends an empty entry does.
-        Some(given) if before.is_some() => given,
+    let mut entries = match parse_entries(&object["metadata"]["managedFields"]) {
+        // A client that leaves them out does not mean to drop them; one that sends an empty entry does. Only the main
+        // resource can be cleaned up in this way.
+        Some(given) if before.is_some() && part == Part::Main => given,
         _ => stored.unwrap_or_default(),
     };
+    if before.is_some() && entries.is_empty() {
+        // Nobody keeps track of this object until it is applied.
+        write_entries(object, entries);
+        return;
+    }
     let empty = json!({});
-    let Comparison { added, modified, removed } = compare(&resource.schema, before.unwrap_or(&empty), object);
+    let Comparison { added, modified, mut removed } = compare(&resource.schema, before.unwrap_or(&empty), object);
     let mut changed = added;
     changed.0.extend(modified.0);
-    keep_managed_part(resource, &mut changed, part);
+    changed.0.retain(|path| is_in_part(resource, path, part) && is_managed(path));
+    removed.0.retain(|path| is_in_part(resource, path, part));
     let own = own_entry(&entries, context, "Update", resource, part);
-    for (index, entry) in entries.iter_mut().enumerate() {
-        let lost = |path: &Path| removed.0.contains(path) || (Some(index) != own && changed.0.contains(path));
-        entry.fields.0.retain(|path| !lost(path));
+    for entry in &mut entries {
+        entry.fields.0.retain(|path| !removed.0.contains(path) && !changed.0.contains(path));
     }
     match own {
+        _ if changed.is_empty() => {}
         Some(index) => {
-            let known = entries[index].fields.0.len();
+            entries[index].time.clone_from(&context.now);
             entries[index].fields.0.extend(changed.0);
-            if entries[index].fields.0.len() != known {
-                entries[index].time.clone_from(&context.now);
-            }
         }
-        None if !changed.is_empty() => entries.push(new_entry(context, "Update", resource, part, changed)),
-        None => {}
+        None => entries.push(new_entry(context, "Update", resource, part, changed)),
     }
-    write_entries(object, entries);
+    write_entries(object, put_oldest_together(entries));
+}
+
+/// An entry for everything that is in an object nobody kept track of.
+pub fn untracked_entry(resource: &Resource, live: &Value) -> Entry {
+    let added = compare(&resource.schema, &json!({}), live).added;
+    Entry {
+        manager: BEFORE_FIRST_APPLY.into(),
+        operation: "Update".into(),
+        api_version: resource.api_version(),
+        subresource: String::new(),
+        time: live["metadata"]["creationTimestamp"].as_str().unwrap_or_default().into(),
+        fields: managed_part(resource, &added, Part::Main),
+    }
+}
+
+/// Bounds the entries of updates.
+fn put_oldest_together(mut entries: Vec<Entry>) -> Vec<Entry> {
+    entries.retain(|entry| !entry.fields.is_empty());
+    let updaters = |entries: &[Entry]| entries.iter().filter(|entry| entry.operation == "Update").count();
+    while updaters(&entries) > MOST_UPDATERS {
+        let mut oldest: Vec<usize> = (0..entries.len()).filter(|index| entries[*index].operation == "Update").collect();
+        let age = |index: &usize| (&entries[*index].time, &entries[*index].manager);
+        oldest.sort_by(|a, b| age(a).cmp(&age(b)));
+        let pair = oldest.iter().enumerate().find_map(|(rank, first)| {
+            let version = &entries[*first].api_version;
+            let next = oldest[rank + 1..].iter().find(|next| entries[**next].api_version == *version)?;
+            Some((*first, *next))
+        });
+        let Some((first, next)) = pair else { break };
+        entries[next].fields = entries[next].fields.union(&entries[first].fields);
+        entries[next].manager = ANCIENT.into();
+        entries[next].subresource.clear();
+        entries.remove(first);
+    }
+    entries
 }
 
 /// The entry of a manager that applied an object that did not exist.
@@ -92,11 +136,14 @@ pub fn applied_entry(resource: &Resource, wanted: &Value, part: Part, context: &
 
 /// What an apply of this manages.
 pub fn applied_fields(resource: &Resource, wanted: &Value, part: Part) -> FieldSet {
+    managed_part(resource, &fields_of(&resource.schema, &known_part(resource, wanted)), part)
+}
+
+/// What is wanted without what the schema does not know.
+pub fn known_part(resource: &Resource, wanted: &Value) -> Value {
     let mut known = wanted.clone();
     resource.schema.prune(&mut known);
-    let mut fields = fields_of(&resource.schema, &known);
-    keep_managed_part(resource, &mut fields, part);
-    fields
+    known
 }
 
 /// Reads the entries; `None` when there are none to read.
@@ -114,9 +161,17 @@ pub fn parse_entries(value: &Value) -> Option<Vec<Entry>> {
     Some(entries.collect())
 }
 
-/// Writes the entries that manage something.
-pub fn write_entries(object: &mut Value, entries: Vec<Entry>) {
-    let rendered: Vec<Value> = entries.iter().filter(|entry| !entry.fields.is_empty()).map(render_entry).collect();
+/// Writes the entries that manage something: those of applies first, the oldest first.
+pub fn write_entries(object: &mut Value, mut entries: Vec<Entry>) {
+    entries.retain(|entry| !entry.fields.is_empty());
+    entries.sort_by(|a, b| {
+        let key = |entry: &Entry| {
+            let Entry { manager, operation, api_version, subresource, time, .. } = entry.clone();
+            (operation, time, manager, api_version, subresource)
+        };
+        key(a).cmp(&key(b))
+    });
+    let rendered: Vec<Value> = entries.iter().map(render_entry).collect();
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     if rendered.is_empty() {
         metadata.shift_remove("managedFields");
@@ -162,26 +217,34 @@ fn subresource(part: Part) -> &'static str {
     }
 }
 
-/// Keeps only what this part of the object may change, and what can be managed at all.
-fn keep_managed_part(resource: &Resource, set: &mut FieldSet, part: Part) {
-    let is_field = |element: &String, name: &str| element.strip_prefix("f:").unwrap_or(element) == name;
-    set.0.retain(|path| {
-        let Some(first) = path.first() else { return false };
-        let is_status = first == "f:status";
-        let in_part = match part {
-            Part::Main | Part::Scale => !(is_status && resource.status),
-            Part::Status => is_status,
-        };
-        let unmanaged = match path.as_slice() {
-            [first] => UNMANAGED.iter().any(|name| is_field(first, name)),
-            [first, second, rest @ ..] if is_field(first, "metadata") => {
-                let named = |names: &[&str]| names.iter().any(|name| is_field(second, name));
-                if rest.is_empty() { named(&UNMANAGED_METADATA) } else { named(&["managedFields"]) }
-            }
-            _ => false,
-        };
-        in_part && !unmanaged
-    });
+/// Only what a write to this part of the object may change.
+pub fn in_part(resource: &Resource, set: &FieldSet, part: Part) -> FieldSet {
+    set.filter(|path| is_in_part(resource, path, part))
+}
+
+fn is_in_part(resource: &Resource, path: &[String], part: Part) -> bool {
+    let first = path.first().map(String::as_str).unwrap_or_default();
+    match part {
+        Part::Main | Part::Scale => !(first == "f:status" && resource.status),
+        Part::Status => !["f:metadata", "f:spec"].contains(&first),
+    }
+}
+
+/// Of these only what can be managed at all.
+pub fn managed_part(resource: &Resource, set: &FieldSet, part: Part) -> FieldSet {
+    set.filter(|path| is_in_part(resource, path, part) && is_managed(path))
+}
+
+/// Whether a field can be managed at all.
+fn is_managed(path: &[String]) -> bool {
+    match path {
+        [] => false,
+        [field] => !UNMANAGED.contains(&field.as_str()),
+        [metadata, field, rest @ ..] if metadata == "f:metadata" => {
+            !(UNMANAGED_METADATA.contains(&field.as_str()) && (rest.is_empty() || field == "f:managedFields"))
+        }
+        _ => true,
+    }
 }
 
 fn render_entry(entry: &Entry) -> Value {

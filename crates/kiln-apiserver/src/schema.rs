@@ -64,6 +64,19 @@ enum Additional {
     Each(Box<Schema>),
 }
 
+/// What a value of the schema can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// An object.
+    Map,
+    /// A list.
+    List,
+    /// A single value.
+    Scalar,
+    /// Anything: the schema does not say.
+    Untyped,
+}
+
 /// How server-side apply sees a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ListType {
@@ -126,6 +139,17 @@ impl Schema {
     /// What is filled in when the value is left out.
     pub fn default_value(&self) -> Option<&Value> {
         self.default.as_ref()
+    }
+
+    /// What a value can be.
+    pub fn form(&self) -> Form {
+        match self.kind {
+            Some(Type::Object) => Form::Map,
+            Some(Type::Array) => Form::List,
+            Some(_) => Form::Scalar,
+            None if self.int_or_string => Form::Scalar,
+            None => Form::Untyped,
+        }
     }
 
     /// The schema of a list's items.

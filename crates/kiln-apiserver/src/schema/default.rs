@@ -36,4 +36,26 @@ impl Schema {
             _ => {}
         }
     }
+
+    /// Removes nulls that are not allowed and have no default: clients write them for "not set".
+    pub fn drop_nulls(&self, value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                map.retain(|name, child| match self.property(name) {
+                    Some(schema) if child.is_null() => schema.nullable || schema.default.is_some(),
+                    Some(schema) => {
+                        schema.drop_nulls(child);
+                        true
+                    }
+                    None => true,
+                });
+            }
+            Value::Array(items) => {
+                if let Some(schema) = self.items() {
+                    items.iter_mut().for_each(|item| schema.drop_nulls(item));
+                }
+            }
+            _ => {}
+        }
+    }
 }

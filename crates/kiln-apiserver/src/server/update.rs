@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Outcome, Server, Written, write_error};
-use crate::apply::{ApplyError, plan_apply};
+use crate::apply::{ApplyError, Conflict, plan_apply};
 use crate::change::{Part, WriteContext, is_unchanged, may_go, plan_unmanaged, plan_update};
 use crate::error::{ApiError, Cause};
 use crate::patch::{PatchError, apply_json_patch, apply_merge_patch, apply_strategic_patch};
@@ -196,13 +196,7 @@ fn apply_error(error: ApplyError, resource: &Resource, name: &str) -> ApiError {
     match error {
         ApplyError::Malformed(why) => ApiError::bad_request(why),
         ApplyError::Conflicts(conflicts) => {
-            let count = conflicts.len();
-            let texts: Vec<String> = conflicts
-                .iter()
-                .map(|conflict| format!("conflict with {}: {}", conflict.manager_text(), conflict.field))
-                .collect();
-            let noun = if count == 1 { "conflict" } else { "conflicts" };
-            let message = format!("Apply failed with {count} {noun}: {}", texts.join("\n- "));
+            let message = conflict_message(&conflicts);
             let mut error = ApiError::new(409, "Conflict", message).about(resource.named(name));
             error.details = crate::error::Details {
                 causes: conflicts
@@ -218,4 +212,21 @@ fn apply_error(error: ApplyError, resource: &Resource, name: &str) -> ApiError {
             error
         }
     }
+}
+
+/// By manager, each with its fields below.
+fn conflict_message(conflicts: &[Conflict]) -> String {
+    if let [only] = conflicts {
+        return format!("Apply failed with 1 conflict: conflict with {}: {}", only.manager_text(), only.field);
+    }
+    let mut managers: Vec<String> = conflicts.iter().map(Conflict::manager_text).collect();
+    managers.sort();
+    managers.dedup();
+    let mut lines = Vec::new();
+    for manager in managers {
+        lines.push(format!("conflicts with {manager}:"));
+        let own = conflicts.iter().filter(|conflict| conflict.manager_text() == manager);
+        lines.extend(own.map(|conflict| format!("- {}", conflict.field)));
+    }
+    format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
 }
