@@ -79,12 +79,14 @@ pub fn record_update(
     changed.0.extend(modified.0);
     changed.0.retain(|path| is_in_part(resource, path, part) && is_managed(path));
     removed.0.retain(|path| is_in_part(resource, path, part));
+    // A Scale leaves a zero out: who scales to zero owns nothing, and neither does anybody else.
+    let to_zero = part == Part::Scale && resource.scale.as_ref().is_some_and(|paths| paths.wanted(object) == 0);
     let own = own_entry(&entries, context, "Update", resource, part);
     for entry in &mut entries {
         entry.fields.0.retain(|path| !removed.0.contains(path) && !changed.0.contains(path));
     }
     match own {
-        _ if changed.is_empty() => {}
+        _ if changed.is_empty() || to_zero => {}
         Some(index) => {
             entries[index].time.clone_from(&context.now);
             entries[index].fields.0.extend(changed.0);

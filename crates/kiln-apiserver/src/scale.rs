@@ -5,7 +5,6 @@
 use serde_json::{Map, Value, json};
 
 use crate::error::{ApiError, Cause};
-use crate::field_set::Path;
 
 /// Where the numbers are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +55,11 @@ impl ScalePaths {
         Some(ScalePaths { spec: spec?, status: status?, selector })
     }
 
+    /// How many an object asks for.
+    pub fn wanted(&self, object: &Value) -> i64 {
+        self.spec.find(object).and_then(Value::as_i64).unwrap_or(0)
+    }
+
     /// What is wrong with the numbers of an object.
     pub fn validate(&self, object: &Value) -> Vec<Cause> {
         let mut causes = Vec::new();
@@ -95,11 +99,6 @@ impl FieldPath {
         }
         *at = value;
     }
-
-    /// As `managedFields` write it.
-    pub fn managed(&self) -> Path {
-        self.fields.iter().map(|field| format!("f:{field}")).collect()
-    }
 }
 
 /// The scale of an object.
@@ -112,9 +111,9 @@ pub fn scale_of(paths: &ScalePaths, object: &Value) -> Value {
     }
     let number = |path: &FieldPath| path.find(object).and_then(Value::as_i64).unwrap_or(0);
     let mut spec = Map::new();
-    // Go leaves a zero out here, and clients take what is left out for zero.
-    if number(&paths.spec) != 0 {
-        spec.insert("replicas".into(), number(&paths.spec).into());
+    // A zero is left out here, and clients take what is left out for zero.
+    if paths.wanted(object) != 0 {
+        spec.insert("replicas".into(), paths.wanted(object).into());
     }
     let mut status = json!({"replicas": number(&paths.status)});
     if let Some(selector) = paths.selector.as_ref().and_then(|path| path.find(object)).and_then(Value::as_str) {
