@@ -104,13 +104,19 @@ fn random_spec(dice: &mut Dice) -> Value {
     put(dice, 50, "tags", &|dice| dice.some(&["t1", "t2", "t3", "t4"], 3).into());
     put(dice, 30, "plain", &|dice| dice.some(&[1, 2, 3], 3).into());
     put(dice, 40, "words", &|dice| {
-        Value::Object(dice.some(&["w1", "w2", "w3"], 2).into_iter().map(|key| (key.into(), (*dice.of(&["x", "y"])).into())).collect())
+        Value::Object(
+            dice.some(&["w1", "w2", "w3"], 2)
+                .into_iter()
+                .map(|key| (key.into(), (*dice.of(&["x", "y"])).into()))
+                .collect(),
+        )
     });
     put(dice, 25, "whole", &|dice| {
         Value::Object(dice.some(&["h1", "h2"], 2).into_iter().map(|key| (key.into(), dice.below(3).into())).collect())
     });
     put(dice, 35, "nested", &|dice| {
-        dice.of(&[json!({}), json!({"inner": {}}), json!({"inner": {"a": 1}}), json!({"inner": {"a": 2, "b": 1}})]).clone()
+        dice.of(&[json!({}), json!({"inner": {}}), json!({"inner": {"a": 1}}), json!({"inner": {"a": 2, "b": 1}})])
+            .clone()
     });
     put(dice, 60, "ports", &|dice| {
         let names = dice.some(&[("p1", None), ("p2", None), ("p3", None), ("p1", Some("UDP")), ("p2", Some("TCP"))], 3);
@@ -139,9 +145,17 @@ fn random_spec(dice: &mut Dice) -> Value {
     });
     put(dice, 40, "free", &|dice| {
         let choices = [
-            json!({"a": 1}), json!({"a": {"b": 1}}), json!({"a": {"b": 2}}), json!({"l": [1, 2]}), json!({}),
-            json!({"l": [{"name": "x", "v": 1}]}), json!({"a": {"c": 2}, "z": null}), json!({"a": [1]}), json!({"a": {}}),
-            json!({"a": null}), json!({"a": "text", "deep": {"er": {"est": 1}}}),
+            json!({"a": 1}),
+            json!({"a": {"b": 1}}),
+            json!({"a": {"b": 2}}),
+            json!({"l": [1, 2]}),
+            json!({}),
+            json!({"l": [{"name": "x", "v": 1}]}),
+            json!({"a": {"c": 2}, "z": null}),
+            json!({"a": [1]}),
+            json!({"a": {}}),
+            json!({"a": null}),
+            json!({"a": "text", "deep": {"er": {"est": 1}}}),
         ];
         dice.of(&choices).clone()
     });
@@ -373,7 +387,9 @@ async fn ownership_holds_in_every_story() {
                 assert_eq!(again["metadata"]["resourceVersion"], settled["metadata"]["resourceVersion"], "{told}");
                 let lists = step.body.to_string().contains("[]") || step.body.to_string().contains("{}");
                 assert!(lists || settled == object, "{told}: {object} {settled}");
-                let own = entries(&object).into_iter().any(|entry| entry.manager == step.manager && entry.operation == "Apply");
+                let own = entries(&object)
+                    .into_iter()
+                    .any(|entry| entry.manager == step.manager && entry.operation == "Apply");
                 assert!(own || lists, "{told}: the manager owns nothing");
             }
         }
@@ -471,7 +487,9 @@ async fn a_real_server_says_the_same() {
             let (code, answer) = real.call(step.method, &step.path, step.media, &whole_body(&step, &theirs.1)).await;
             let expected = comparable(code, &answer);
             if ours != expected {
-                differences.push(format!("seed {seed} story {story} step {number} {step:?}\n  ours {ours}\n  real {expected}"));
+                differences.push(format!(
+                    "seed {seed} story {story} step {number} {step:?}\n  ours {ours}\n  real {expected}"
+                ));
                 break;
             }
         }
