@@ -46,11 +46,19 @@ fn column_definitions(resource: &Resource) -> Vec<Value> {
         json!({"name": column.name, "type": column.kind, "format": "", "description": column.description,
             "priority": column.priority})
     });
-    std::iter::once(name).chain(others).collect()
+    begins_with_name(resource).then_some(name).into_iter().chain(others).collect()
+}
+
+/// Events are named by machines: what happened says more.
+fn begins_with_name(resource: &Resource) -> bool {
+    resource.kind != "Event" || !["", "events.k8s.io"].contains(&resource.group.as_str())
 }
 
 fn render_row(resource: &Resource, object: &Value, include: IncludeObject, now: OffsetDateTime) -> Value {
-    let mut cells = vec![object["metadata"]["name"].clone()];
+    let mut cells = Vec::with_capacity(resource.columns.len() + 1);
+    if begins_with_name(resource) {
+        cells.push(object["metadata"]["name"].clone());
+    }
     cells.extend(resource.columns.iter().map(|column| render_cell(column, object, now)));
     let mut row = json!({"cells": cells});
     match include {

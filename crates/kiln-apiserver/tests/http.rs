@@ -240,6 +240,8 @@ async fn namespaces_and_definitions_take_their_objects_with_them() {
     api.call("POST", WIDGETS, widget("w", 1)).await;
     api.call("DELETE", &format!("{DEFINITIONS}/widgets.example.org"), Value::Null).await;
     api.until_gone(&format!("{DEFINITIONS}/widgets.example.org")).await;
+    // What is served follows what is stored within moments.
+    api.until_gone(WIDGETS).await;
     assert_eq!(api.get(WIDGETS).await.1["message"], "the server could not find the requested resource");
     api.define_widgets().await;
     assert_eq!(api.get(WIDGETS).await.1["items"], json!([]));

@@ -55,6 +55,8 @@ pub struct WatchRequest {
 
 /// Events taken from the log at a time.
 const BATCH: usize = 200;
+/// Bytes sent at a time: what a slow client may have waiting is a few of these.
+const FRAME: usize = 64 << 10;
 /// How often a quiet watch hears that nothing happened.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -96,14 +98,19 @@ impl Server {
                 return;
             };
             let mut frames = Vec::new();
+            let mut told = 0;
             for event in &batch {
                 cursor = event.object.revision;
                 render_event(&request, &selection, event, &mut frames);
+                told += 1;
+                if frames.len() >= FRAME {
+                    break;
+                }
             }
             if !frames.is_empty() && events.send(Bytes::from(frames)).await.is_err() {
                 return;
             }
-            if batch.len() == BATCH {
+            if told < batch.len() || batch.len() == BATCH {
                 continue;
             }
             cursor = cursor.max(settled);
@@ -140,7 +147,7 @@ impl Server {
             if selection.matches(stored) {
                 frames.extend_from_slice(&frame("ADDED", &render_object(request, stored)));
             }
-            if frames.len() > 64 << 10 {
+            if frames.len() > FRAME {
                 events.send(Bytes::from(std::mem::take(&mut frames))).await.ok()?;
             }
         }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
-use serde_json::Value;
 
 use super::snapshot::{Place, Snapshot};
 use super::{Index, Key, OpenError, Stored};
@@ -85,6 +84,8 @@ fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     // FULL: a commit is on the disk before it is answered, also when the power fails.
     connection.pragma_update(None, "synchronous", "FULL")?;
+    // 32 MB of log before it is folded into the database: folding stops the writer, and pays per page that changed.
+    connection.pragma_update(None, "wal_autocheckpoint", 8000)?;
     connection.execute_batch(
         "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
          CREATE TABLE IF NOT EXISTS objects (
@@ -113,7 +114,7 @@ fn load(connection: &Connection, path: &Path) -> Result<Snapshot, OpenError> {
         if *collection != *name_of_collection {
             collection = name_of_collection.as_str().into();
         }
-        let Some((revision, index)) = read_index(&json) else {
+        let Some((revision, index)) = Index::read(&json) else {
             return Err(OpenError::Damaged { path: path.to_owned(), collection: name_of_collection, namespace, name });
         };
         let place = Place { namespace: namespace.into(), name: name.into() };
@@ -121,10 +122,4 @@ fn load(connection: &Connection, path: &Path) -> Result<Snapshot, OpenError> {
         snapshot.put(&collection, Arc::new(Stored { place, revision, json: Bytes::from(json), index }));
     }
     Ok(snapshot)
-}
-
-fn read_index(json: &[u8]) -> Option<(u64, Index)> {
-    let value: Value = serde_json::from_slice(json).ok()?;
-    let revision = value.get("metadata")?.get("resourceVersion")?.as_str()?.parse().ok()?;
-    Some((revision, Index::of(&value)))
 }
