@@ -76,8 +76,18 @@ mod tests {
             "uid": "u", "ownerReferences": [{"uid": "o", "name": "n"}], "deletionTimestamp": "2026-01-01T00:00:00Z",
             "managedFields": [{}]}});
         assert_eq!(Index::read(object.to_string().as_bytes()), Some((7, Index::of(&object))));
-        assert_eq!(Index::read(b"{\"metadata\":{\"resourceVersion\":\"7\"}}").map(|(_, index)| index), Some(Index::default()));
-        for broken in ["", "[]", "{}", "{\"metadata\":{}}", "{\"metadata\":{\"resourceVersion\":\"x\"}}", "{\"metadata\":{\"resourceVersion\":\"1\"}"] {
+        assert_eq!(
+            Index::read(b"{\"metadata\":{\"resourceVersion\":\"7\"}}").map(|(_, index)| index),
+            Some(Index::default())
+        );
+        for broken in [
+            "",
+            "[]",
+            "{}",
+            "{\"metadata\":{}}",
+            "{\"metadata\":{\"resourceVersion\":\"x\"}}",
+            "{\"metadata\":{\"resourceVersion\":\"1\"}",
+        ] {
             assert_eq!(Index::read(broken.as_bytes()), None, "{broken}");
         }
     }
