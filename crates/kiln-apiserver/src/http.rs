@@ -1,20 +1,25 @@
 //! The HTTP face of the server: one entry for all paths, thin over [`Server`].
 //!
 //! Identity comes from the transport (a client certificate, or whoever embeds the router) as an [`Identity`] in the
-//! request's extensions, or from a bearer token. Without one only the health paths answer.
+//! request's extensions, or from a bearer token. Without one only the health paths answer. Everybody else is paced,
+//! authorized, counted and, when they write or are denied, told in the audit log: see [`crate::guard`].
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, AUTHORIZATION};
-use axum::http::{HeaderMap, Method};
+use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::response::Response;
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
+use crate::guard::{Peer, Record};
+use crate::health::{self, Probe};
 use crate::identity::Identity;
+use crate::policy::{Attributes, Condition, Target, Verdict};
 use crate::request::{Form, ObjectPath, Query, Route, parse_accept, parse_path};
+use crate::selector::FieldSelector;
 use crate::server::Server;
 use crate::{discovery, openapi, reviews};
 use answer::Answer;
@@ -33,32 +38,66 @@ pub fn router(server: Arc<Server>) -> Router {
 }
 
 async fn handle(State(server): State<Arc<Server>>, request: Request) -> Response {
-    match answer(&server, request).await {
-        Ok(answer) => answer.into_response(),
-        Err(error) => Answer::refusal(&error).into_response(),
+    let path = request.uri().path().to_owned();
+    let query = Query::parse(request.uri().query().unwrap_or_default());
+    let route = parse_path(&path);
+    if matches!(route, Some(Route::Health)) {
+        let probe = if path.starts_with("/livez") { Probe::Live } else { Probe::Ready };
+        let (code, text) = health::render(&path, &server.check(probe), &query);
+        return Answer::text(code, text).into_response();
     }
+    let peer = request.extensions().get::<Peer>().copied();
+    let mut record = Record::begin(&server.guard, peer, &path, &query);
+    let id = record.id.clone();
+    let result = answer(&server, request, route, &query, &mut record).await;
+    let mut answer = result.unwrap_or_else(|error| Answer::refusal(&error));
+    record.name = answer.take_name();
+    record.finish(answer.code());
+    let mut response = answer.into_response();
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert("audit-id", id);
+    }
+    response
 }
 
-async fn answer(server: &Arc<Server>, request: Request) -> Result<Answer, ApiError> {
-    let route = parse_path(request.uri().path()).ok_or_else(ApiError::no_such_path);
-    if matches!(route, Ok(Route::Health)) {
-        return Ok(Answer::text("ok"));
+async fn answer(
+    server: &Arc<Server>,
+    request: Request,
+    route: Option<Route>,
+    query: &Query,
+    record: &mut Record<'_>,
+) -> Result<Answer, ApiError> {
+    record.verb = method_verb(request.method());
+    if let Some(Route::Objects(path)) = &route {
+        record.verb = verb(request.method(), path, query).unwrap_or(record.verb);
+        record.path = Some(path.clone());
     }
     let identity = authenticate(server, &request)?;
-    let query = Query::parse(request.uri().query().unwrap_or_default());
+    record.identity = Some(identity.clone());
+    server.guard.pace(&identity)?;
     let form = parse_accept(header(request.headers(), &ACCEPT));
-    if let Route::Objects(path) = route.as_ref().map_err(Clone::clone)? {
-        return answer_objects(server, identity, path.clone(), query, form?, request).await;
+    let route = route.ok_or_else(ApiError::no_such_path)?;
+    if let Route::Objects(path) = route {
+        return answer_objects(server, identity, path, query, form?, request, record).await;
+    }
+    let attributes = Attributes { verb: record.verb, target: Target::Path(request.uri().path()) };
+    if server.guard.policy.authorize(&identity, &attributes) != Verdict::Allowed {
+        let (user, verb, path) = (&identity.user, record.verb, request.uri().path());
+        return Err(ApiError::forbidden(format!("forbidden: User \"{user}\" cannot {verb} path \"{path}\"")));
     }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return Err(ApiError::method_not_allowed());
     }
+    answer_path(server, route, form?)
+}
+
+fn answer_path(server: &Server, route: Route, form: Form) -> Result<Answer, ApiError> {
     let registry = server.registry();
     let aggregated = |core: bool, version: &str| {
         let kind = format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
         Ok(Answer::json_as(&discovery::aggregated(&registry, core, version), &kind))
     };
-    let value = match (route?, form?) {
+    let value = match (route, form) {
         (Route::CoreVersions, Form::Discovery(version)) => return aggregated(true, version),
         (Route::Groups, Form::Discovery(version)) => return aggregated(false, version),
         (Route::CoreVersions, _) => discovery::core_versions(),
@@ -72,7 +111,9 @@ async fn answer(server: &Arc<Server>, request: Request) -> Result<Answer, ApiErr
             openapi::document(&registry, &group, &version).ok_or_else(ApiError::no_such_path)?
         }
         (Route::Version, _) => version(),
-        (Route::Index, _) => json!({"paths": ["/api", "/apis", "/healthz", "/openapi/v3", "/version"]}),
+        (Route::Metrics, _) => return Ok(Answer::text(200, server.render_metrics())),
+        (Route::Index, _) => json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3",
+            "/readyz", "/version"]}),
         (Route::Health | Route::Objects(_), _) => return Err(ApiError::no_such_path()),
     };
     Ok(Answer::json(200, &value))
@@ -82,26 +123,31 @@ async fn answer_objects(
     server: &Arc<Server>,
     identity: Identity,
     path: ObjectPath,
-    query: Query,
+    query: &Query,
     form: Form,
     request: Request,
+    record: &mut Record<'_>,
 ) -> Result<Answer, ApiError> {
     let review = discovery::REVIEWS.iter().find(|(group, _, plural, _)| *group == path.group && *plural == path.plural);
-    let verb = verb(request.method(), &path, &query)?;
-    authorize(&identity, verb, &path)?;
+    let registry = server.registry();
+    let resource = registry.find(&path.group, &path.version, &path.plural);
+    record.served = review.is_some() || resource.is_some();
+    let verb = verb(request.method(), &path, query)?;
+    record.writes = review.is_none() && !["get", "list", "watch"].contains(&verb);
+    let conditions = authorize(server, &identity, verb, &path, query)?;
     if let Some((_, kind, ..)) = review.filter(|_| path.version == "v1") {
         if verb != "create" {
             return Err(ApiError::method_not_allowed());
         }
         let body = body::read(server, request).await?;
-        return Ok(Answer::json(201, &reviews::answer(kind, body::object(&body)?, &identity)));
+        let policy = &server.guard.policy;
+        return Ok(Answer::json(201, &reviews::answer(policy, kind, body::object(&body)?, &identity)));
     }
-    let registry = server.registry();
-    let resource = registry.find(&path.group, &path.version, &path.plural).ok_or_else(ApiError::no_such_path)?;
+    let resource = resource.ok_or_else(ApiError::no_such_path)?;
     if path.namespace.is_some() && !resource.namespaced {
         return Err(ApiError::no_such_path());
     }
-    let call = objects::Call { server, identity, resource, path: &path, query: &query, form };
+    let call = objects::Call { server, identity, conditions, resource, path: &path, query, form };
     call.answer(verb, request).await
 }
 
@@ -121,32 +167,85 @@ fn verb(method: &Method, path: &ObjectPath, query: &Query) -> Result<&'static st
     })
 }
 
-fn authenticate(server: &Server, request: &Request) -> Result<Identity, ApiError> {
-    if let Some(identity) = request.extensions().get::<Identity>() {
-        return Ok(identity.clone());
+/// The verb of what is no object.
+fn method_verb(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "get",
+        Method::HEAD => "head",
+        Method::POST => "post",
+        Method::PUT => "put",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "other",
     }
-    let token = header(request.headers(), &AUTHORIZATION).strip_prefix("Bearer ").map(str::trim);
-    token.and_then(|token| server.tokens.find(token)).cloned().ok_or_else(ApiError::unauthorized)
 }
 
-fn authorize(identity: &Identity, verb: &str, path: &ObjectPath) -> Result<(), ApiError> {
-    if identity.may(verb, &path.group, &path.plural) {
-        return Ok(());
+fn authenticate(server: &Server, request: &Request) -> Result<Identity, ApiError> {
+    let peer = request.extensions().get::<Peer>().copied();
+    let token = header(request.headers(), &AUTHORIZATION).strip_prefix("Bearer ").map(str::trim);
+    let known = match request.extensions().get::<Identity>() {
+        Some(identity) => Some(identity.clone()),
+        None => token.and_then(|token| server.guard.recognise(token)),
+    };
+    let identity = known.ok_or_else(|| server.guard.stranger(peer))?;
+    // Ignoring these would do as oneself what was meant to be done as somebody with fewer rights.
+    if request.headers().keys().any(|name| name.as_str().starts_with("impersonate-")) {
+        return Err(ApiError::forbidden("impersonation is not served: leave out --as and --as-group"));
     }
+    Ok(identity)
+}
+
+/// Refuses, or gives what an object that is sent must say.
+fn authorize(
+    server: &Server,
+    identity: &Identity,
+    verb: &str,
+    path: &ObjectPath,
+    query: &Query,
+) -> Result<Vec<Condition>, ApiError> {
+    let selected = selected_name(path, query);
+    let target = Target::Objects {
+        group: &path.group,
+        resource: &path.plural,
+        subresource: path.subresource.as_deref().unwrap_or_default(),
+        namespace: path.namespace.as_deref().unwrap_or_default(),
+        name: selected.as_deref().unwrap_or_default(),
+    };
+    match server.guard.policy.authorize(identity, &Attributes { verb, target }) {
+        Verdict::Allowed => Ok(Vec::new()),
+        // Only a new object is read as a whole before it is decided about.
+        Verdict::AllowedIf(conditions) if verb == "create" => Ok(conditions),
+        Verdict::AllowedIf(_) | Verdict::Denied => Err(denied(identity, verb, path, None)),
+    }
+}
+
+/// The one object a request can reach: from the path, or because a field selector lets only one name through.
+fn selected_name(path: &ObjectPath, query: &Query) -> Option<String> {
+    if path.name.is_some() {
+        return path.name.clone();
+    }
+    let selector = FieldSelector::parse(query.get("fieldSelector")?).ok()?;
+    let mut names = selector.requirements().iter().filter(|wanted| wanted.equal && wanted.path == "metadata.name");
+    names.next().map(|wanted| wanted.value.clone())
+}
+
+fn denied(identity: &Identity, verb: &str, path: &ObjectPath, unmet: Option<&Condition>) -> ApiError {
     let scope = match &path.namespace {
         Some(namespace) => format!("in the namespace \"{namespace}\""),
         None => "at the cluster scope".into(),
     };
     let name = path.name.as_deref().unwrap_or_default();
     let named = crate::error::Named { group: &path.group, resource: &path.plural, name };
+    let subresource = path.subresource.as_ref().map(|sub| format!("/{sub}")).unwrap_or_default();
+    let unless = unmet.map(|unmet| format!(" unless {} is {:?}", unmet.field, unmet.value)).unwrap_or_default();
     let message = format!(
-        "{} is forbidden: User \"{}\" cannot {verb} resource \"{}\" in API group \"{}\" {scope}",
+        "{} is forbidden: User \"{}\" cannot {verb} resource \"{}{subresource}\" in API group \"{}\" {scope}{unless}",
         ApiError::not_found(named).message.trim_end_matches(" not found").trim_end_matches(" \"\""),
         identity.user,
         path.plural,
         path.group
     );
-    Err(ApiError::forbidden(message).about(named))
+    ApiError::forbidden(message).about(named)
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &axum::http::HeaderName) -> &'a str {

@@ -8,28 +8,35 @@
 //! [`protobuf`]. Effects: [`store`], `server/`, [`tls`].
 
 pub mod apply;
+pub mod audit;
 pub mod change;
 pub mod definition;
 pub mod discovery;
 pub mod error;
 pub mod field_set;
 pub mod field_walk;
+pub mod guard;
+pub mod health;
 pub mod http;
 pub mod identity;
 pub mod json_path;
 mod kinds;
 pub mod managed_fields;
 mod metadata;
+pub mod metrics;
 pub mod names;
 pub mod openapi;
 pub mod patch;
+pub mod policy;
 pub mod protobuf;
+pub mod rate_limit;
 pub mod registry;
 pub mod request;
 pub mod resource;
 mod reviews;
 pub mod scale;
 pub mod schema;
+pub mod secrecy;
 pub mod selector;
 pub mod server;
 pub mod store;
@@ -39,6 +46,7 @@ mod testing;
 pub mod timestamp;
 pub mod tls;
 
+pub use guard::Settings;
 pub use http::router;
 pub use identity::{Identity, Tokens};
 pub use server::{Limits, Server};

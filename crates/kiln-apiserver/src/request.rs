@@ -11,6 +11,8 @@ use crate::table::IncludeObject;
 pub enum Route {
     /// `/healthz`, `/livez`, `/readyz`.
     Health,
+    /// `/metrics`.
+    Metrics,
     /// `/version`.
     Version,
     /// `/`.
@@ -58,6 +60,7 @@ pub fn parse_path(path: &str) -> Option<Route> {
     match parts.as_slice() {
         [""] => Some(Route::Index),
         ["healthz" | "livez" | "readyz", ..] => Some(Route::Health),
+        ["metrics"] => Some(Route::Metrics),
         ["version"] => Some(Route::Version),
         ["api"] => Some(Route::CoreVersions),
         ["apis"] => Some(Route::Groups),
@@ -124,6 +127,11 @@ impl Query {
             None => self.0.push((name.into(), value.into())),
         }
         self
+    }
+
+    /// Whether a parameter is there, empty or not.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(key, _)| key == name)
     }
 
     /// `true` or `1`.
@@ -246,7 +254,7 @@ mod tests {
             ("/apis/g/v1/things/system%3Anode", "g/v1 things - system:node -"),
             ("/apis/g/v1/things/a/b/c/d/e/f", "None"),
             ("/apis/g/v1/things//x", "None"),
-            ("/metrics", "None"),
+            ("/nothing", "None"),
         ] {
             assert_eq!(objects(path), expected, "{path}");
         }

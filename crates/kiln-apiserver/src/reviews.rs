@@ -1,11 +1,13 @@
-//! Questions about the asker: who am I, may I? Answered from [`Identity`], nothing is stored.
+//! Questions about identities: who am I, may I? Answered by [`Policy`], which also decides about requests; nothing is
+//! stored.
 
 use serde_json::{Value, json};
 
-use crate::identity::{ADMINISTRATORS, Identity, VIEWERS};
+use crate::identity::Identity;
+use crate::policy::{Attributes, Policy, Target, Verdict};
 
 /// The review with its status filled in.
-pub fn answer(kind: &str, mut review: Value, identity: &Identity) -> Value {
+pub fn answer(policy: &Policy, kind: &str, mut review: Value, identity: &Identity) -> Value {
     if !review.is_object() {
         review = json!({});
     }
@@ -18,9 +20,9 @@ pub fn answer(kind: &str, mut review: Value, identity: &Identity) -> Value {
     }
     review["status"] = match kind {
         "SelfSubjectReview" => json!({"userInfo": {"username": identity.user, "groups": identity.groups}}),
-        "SelfSubjectRulesReview" => rules(identity),
-        "SelfSubjectAccessReview" => access(&spec, identity),
-        _ => access(&spec, &asked_about(&spec)),
+        "SelfSubjectRulesReview" => policy.tell(identity, spec["namespace"].as_str().unwrap_or_default()),
+        "SelfSubjectAccessReview" => access(policy, &spec, identity),
+        _ => access(policy, &spec, &asked_about(&spec)),
     };
     review
 }
@@ -33,49 +35,55 @@ fn asked_about(spec: &Value) -> Identity {
     }
 }
 
-fn access(spec: &Value, identity: &Identity) -> Value {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+fn access(policy: &Policy, spec: &Value, identity: &Identity) -> Value {
     let asked = &spec["resourceAttributes"];
-    let allowed = if asked.is_object() {
-        identity.may(&text(&asked["verb"]), &text(&asked["group"]), &text(&asked["resource"]))
+    let target = if asked.is_object() {
+        Target::Objects {
+            group: text(asked, "group"),
+            resource: text(asked, "resource"),
+            subresource: text(asked, "subresource"),
+            namespace: text(asked, "namespace"),
+            name: text(asked, "name"),
+        }
     } else {
-        // Everybody who was recognised may read discovery; there is nothing else.
-        text(&spec["nonResourceAttributes"]["verb"]) == "get" || identity.groups.iter().any(|g| g == ADMINISTRATORS)
+        Target::Path(text(&spec["nonResourceAttributes"], "path"))
     };
-    json!({"allowed": allowed})
+    let verb = text(if asked.is_object() { asked } else { &spec["nonResourceAttributes"] }, "verb");
+    match policy.authorize(identity, &Attributes { verb, target }) {
+        Verdict::Allowed => json!({"allowed": true}),
+        Verdict::AllowedIf(conditions) => {
+            let told: Vec<String> =
+                conditions.iter().map(|condition| format!("{} is {:?}", condition.field, condition.value)).collect();
+            json!({"allowed": true, "reason": format!("if {}", told.join(" and "))})
+        }
+        Verdict::Denied => json!({"allowed": false}),
+    }
 }
 
-fn rules(identity: &Identity) -> Value {
-    let member = |name: &str| identity.groups.iter().any(|group| group == name);
-    let mut resources =
-        vec![json!({"verbs": ["create"], "apiGroups": ["authorization.k8s.io", "authentication.k8s.io"],
-        "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"]})];
-    let mut others =
-        vec![json!({"verbs": ["get"], "nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/healthz",
-        "/livez", "/openapi", "/openapi/*", "/readyz", "/version"]})];
-    if member(ADMINISTRATORS) {
-        resources.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
-        others.push(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
-    } else if member(VIEWERS) {
-        resources.push(json!({"verbs": ["get", "list", "watch"], "apiGroups": ["*"], "resources": ["*"]}));
-    }
-    json!({"resourceRules": resources, "nonResourceRules": others, "incomplete": false})
+fn text<'a>(object: &'a Value, key: &str) -> &'a str {
+    object[key].as_str().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::{ADMINISTRATORS, VIEWERS};
 
     #[test]
     fn reviews_say_what_the_server_would_do() {
+        let policy = Policy::default();
         let viewer = Identity::member("v", VIEWERS);
         let ask =
             |verb: &str| json!({"spec": {"resourceAttributes": {"verb": verb, "group": "", "resource": "configmaps"}}});
-        assert_eq!(answer("SelfSubjectAccessReview", ask("list"), &viewer)["status"]["allowed"], true);
-        assert_eq!(answer("SelfSubjectAccessReview", ask("delete"), &viewer)["status"]["allowed"], false);
+        let answer = |kind: &str, review: Value| answer(&policy, kind, review, &viewer);
+        assert_eq!(answer("SelfSubjectAccessReview", ask("list"))["status"]["allowed"], true);
+        assert_eq!(answer("SelfSubjectAccessReview", ask("delete"))["status"]["allowed"], false);
         let mut other = ask("delete");
         other["spec"]["groups"] = json!([ADMINISTRATORS]);
-        assert_eq!(answer("SubjectAccessReview", other, &viewer)["status"]["allowed"], true);
-        assert_eq!(answer("SelfSubjectReview", json!(null), &viewer)["status"]["userInfo"]["username"], "v");
+        assert_eq!(answer("SubjectAccessReview", other)["status"]["allowed"], true);
+        assert_eq!(answer("SelfSubjectReview", json!(null))["status"]["userInfo"]["username"], "v");
+        let path = |path: &str| json!({"spec": {"nonResourceAttributes": {"verb": "get", "path": path}}});
+        assert_eq!(answer("SelfSubjectAccessReview", path("/metrics"))["status"]["allowed"], true);
+        assert_eq!(answer("SelfSubjectAccessReview", path("/secret"))["status"]["allowed"], false);
     }
 }

@@ -9,11 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 
 use crate::change::{Part, WriteContext};
 use crate::error::ApiError;
-use crate::identity::{ADMINISTRATORS, Identity, Tokens};
+use crate::guard::{Guard, GuardLimits, Settings};
+use crate::health::{CheckResult, Probe};
+use crate::identity::{ADMINISTRATORS, Identity, IssuedToken, TokenRecord, Tokens, hash, make_token};
+use crate::metrics::{Metrics, Readings};
 use crate::registry::{DEFINITIONS, Registry};
 use crate::resource::Resource;
 use crate::store::{Key, OpenError, Store, StoreLimits, Stored, WriteError};
@@ -44,11 +47,22 @@ pub struct Limits {
     pub page: usize,
     /// What the store keeps for watches.
     pub store: StoreLimits,
+    /// Rates, and what each identity may hold.
+    pub guard: GuardLimits,
+    /// What the listener takes on.
+    pub connections: crate::tls::ConnectionLimits,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { body_bytes: 3 << 20, watches: 4096, page: 10_000, store: StoreLimits::default() }
+        Limits {
+            body_bytes: 3 << 20,
+            watches: 4096,
+            page: 10_000,
+            store: StoreLimits::default(),
+            guard: GuardLimits::default(),
+            connections: crate::tls::ConnectionLimits::default(),
+        }
     }
 }
 
@@ -58,9 +72,8 @@ pub struct Server {
     pub(crate) store: Store,
     registry: ArcSwap<Registry>,
     refreshing: Mutex<()>,
-    pub(crate) tokens: Tokens,
+    pub(crate) guard: Guard,
     pub(crate) limits: Limits,
-    pub(crate) watches: Arc<Semaphore>,
     janitor: Notify,
     stopping: watch::Sender<bool>,
 }
@@ -91,15 +104,21 @@ const FIRST_NAMESPACES: [&str; 2] = ["default", "kube-system"];
 impl Server {
     /// Opens the store in `folder` and makes the first namespaces.
     pub async fn open(folder: &Path, tokens: Tokens, limits: Limits) -> Result<Arc<Server>, OpenError> {
-        let store = Store::open(folder, limits.store)?;
+        Server::open_with(folder, Settings { tokens, limits, ..Settings::default() }).await
+    }
+
+    /// The same with everything that can be chosen.
+    pub async fn open_with(folder: &Path, settings: Settings) -> Result<Arc<Server>, OpenError> {
+        let Settings { tokens, limits, policy, secrecy, audit } = settings;
+        let (store, mut known) = Store::open_sealed(folder, limits.store, secrecy.as_ref())?;
+        known.extend(tokens);
         let registry = Registry::of(&store.snapshot());
         let server = Arc::new(Server {
             store,
             registry: ArcSwap::from_pointee(registry),
             refreshing: Mutex::new(()),
-            tokens,
+            guard: Guard::new(known, policy, audit, &limits),
             limits,
-            watches: Arc::new(Semaphore::new(limits.watches)),
             janitor: Notify::new(),
             stopping: watch::Sender::new(false),
         });
@@ -117,6 +136,70 @@ impl Server {
     /// Everything as of the last commit.
     pub fn snapshot(&self) -> Arc<crate::store::Snapshot> {
         self.store.snapshot()
+    }
+
+    /// Makes a token for somebody and keeps its hash; returns when that is on the disk.
+    pub async fn issue_token(
+        &self,
+        identity: Identity,
+        lifetime: Option<time::Duration>,
+    ) -> Result<IssuedToken, WriteError> {
+        // Whole seconds, as they are stored.
+        let now = OffsetDateTime::now_utc().replace_nanosecond(0).unwrap_or_else(|_| OffsetDateTime::now_utc());
+        let token = make_token(identity, now, lifetime.map(|lifetime| now + lifetime))
+            .ok_or_else(|| WriteError::Failed("the system gives no random numbers".into()))?;
+        self.store.put_token(hash(&token.text), token.record.clone()).await?;
+        self.guard.tokens.insert(hash(&token.text), &token.record);
+        Ok(token)
+    }
+
+    /// Makes a token useless; false when there is none of that id.
+    pub async fn revoke_token(&self, id: &str) -> Result<bool, WriteError> {
+        let Some(hash) = self.guard.tokens.hash_of(id) else { return Ok(false) };
+        // Refused from now on, and after the disk has it also after a restart.
+        self.guard.tokens.remove(&hash);
+        self.store.remove_token(hash).await?;
+        Ok(true)
+    }
+
+    /// What is known of the tokens that were issued.
+    pub fn tokens(&self) -> Vec<TokenRecord> {
+        self.guard.tokens.records()
+    }
+
+    /// Adds a check to readiness.
+    pub fn add_check(&self, name: &str, check: impl Fn() -> CheckResult + Send + Sync + 'static) {
+        self.guard.checks.add(name, check);
+    }
+
+    /// What was counted.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.guard.metrics
+    }
+
+    /// Everything Prometheus is told.
+    pub fn render_metrics(&self) -> String {
+        let snapshot = self.store.snapshot();
+        self.guard.metrics.render(&Readings {
+            watches: self.guard.watches.held(),
+            connections: self.guard.connections.held(),
+            revision: snapshot.revision,
+            objects: snapshot.counts().map(|(collection, count)| (collection.to_string(), count)).collect(),
+            store: self.store.figures(),
+            audit_failures: self.guard.audit.as_ref().map_or(0, crate::audit::AuditLog::failures),
+        })
+    }
+
+    pub(crate) fn check(&self, probe: Probe) -> Vec<(String, CheckResult)> {
+        let mut results = vec![("ping".to_owned(), Ok(()))];
+        let store = if self.store.is_healthy() { Ok(()) } else { Err("the last transaction failed".into()) };
+        if probe == Probe::Ready {
+            results.push(("store".to_owned(), store));
+            let stopping = *self.stopping.borrow();
+            results.push(("not-stopping".to_owned(), if stopping { Err("stopping".into()) } else { Ok(()) }));
+            results.extend(self.guard.checks.results());
+        }
+        results
     }
 
     /// Ends all watches and the janitor. Requests are still answered.

@@ -21,12 +21,18 @@ pub use event_log::{Event, EventKind, EventLog, Expired};
 pub use index::Index;
 pub use snapshot::{Key, Place, Snapshot, Stored};
 
+use crate::identity::{TokenHash, TokenRecord, Tokens};
+use crate::metrics::StoreFigures;
+use crate::secrecy::{KeyError, Secrecy};
 use event_log::EventLogs;
-use writer::Command;
+use writer::{Command, TokenChange};
 
+pub mod backup;
 mod database;
 mod event_log;
 mod index;
+mod migrations;
+mod sealing;
 mod snapshot;
 mod writer;
 
@@ -80,8 +86,11 @@ pub enum OpenError {
         /// The newest format known here.
         known: i64,
     },
+    /// Sealed objects stay closed.
+    #[error("the store's sealed objects cannot be opened")]
+    Key(#[from] KeyError),
     /// A row is not an object.
-    #[error("`{}`: {collection} {namespace}/{name} is not a JSON object: restore a backup", path.display())]
+    #[error("`{}`: {collection} {namespace}/{name} cannot be read as an object: restore a backup", path.display())]
     Damaged {
         /// Which file.
         path: PathBuf,
@@ -194,24 +203,68 @@ pub struct Store {
     snapshot: Arc<ArcSwap<Snapshot>>,
     logs: Arc<EventLogs>,
     commands: mpsc::Sender<Command>,
+    figures: Arc<StoreFigures>,
 }
 
 /// Writes that may wait for the writer; a client beyond that waits before its request is accepted.
 const QUEUE: usize = 1024;
 
 impl Store {
-    /// Opens or creates the database in `folder` and starts the writer.
+    /// Opens or creates the database in `folder` and starts the writer. Nothing is sealed.
     pub fn open(folder: &Path, limits: StoreLimits) -> Result<Store, OpenError> {
-        let (database, snapshot) = database::Database::open(folder)?;
+        Store::open_sealed(folder, limits, None).map(|(store, _)| store)
+    }
+
+    /// The same with sealed collections; gives the tokens that were kept, too.
+    pub fn open_sealed(
+        folder: &Path,
+        limits: StoreLimits,
+        secrecy: Option<&Secrecy>,
+    ) -> Result<(Store, Tokens), OpenError> {
+        let (database, loaded) = database::Database::open(folder, secrecy)?;
+        let database::Loaded { snapshot, tokens } = loaded;
         let logs = Arc::new(EventLogs::new(limits, snapshot.revision));
         let snapshot = Arc::new(ArcSwap::from_pointee(snapshot));
         let (commands, queue) = mpsc::channel(QUEUE);
-        let writer = writer::Writer { database, snapshot: Arc::clone(&snapshot), logs: Arc::clone(&logs), queue };
+        let figures = Arc::new(StoreFigures::default());
+        let writer = writer::Writer {
+            database,
+            snapshot: Arc::clone(&snapshot),
+            logs: Arc::clone(&logs),
+            figures: Arc::clone(&figures),
+            queue,
+        };
         std::thread::Builder::new()
             .name("store".into())
             .spawn(move || writer.run())
             .map_err(|source| OpenError::File { path: folder.to_owned(), source })?;
-        Ok(Store { snapshot, logs, commands })
+        Ok((Store { snapshot, logs, commands, figures }, tokens))
+    }
+
+    /// What was counted.
+    pub fn figures(&self) -> &StoreFigures {
+        &self.figures
+    }
+
+    /// Whether writes can be expected to succeed: the writer lives, and the last transaction was committed.
+    pub fn is_healthy(&self) -> bool {
+        !self.commands.is_closed() && self.figures.healthy.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Keeps a token; returns when it is on the disk.
+    pub async fn put_token(&self, hash: TokenHash, record: TokenRecord) -> Result<(), WriteError> {
+        self.change_tokens(TokenChange::Put(hash, record)).await
+    }
+
+    /// Forgets a token; returns when that is on the disk.
+    pub async fn remove_token(&self, hash: TokenHash) -> Result<(), WriteError> {
+        self.change_tokens(TokenChange::Remove(hash)).await
+    }
+
+    async fn change_tokens(&self, change: TokenChange) -> Result<(), WriteError> {
+        let (answer, answered) = oneshot::channel();
+        self.commands.send(Command::Token { change, answer }).await.map_err(|_| WriteError::Closed)?;
+        answered.await.map_err(|_| WriteError::Closed)?
     }
 
     /// Everything as of the last commit.
@@ -239,6 +292,14 @@ impl Store {
             let _ = answered.await;
         }
     }
+}
+
+/// A name beside a file that no other process takes.
+fn temporary_beside(path: &Path, what: &str) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{what}-{}", std::process::id()));
+    path.with_file_name(name)
 }
 
 #[cfg(test)]

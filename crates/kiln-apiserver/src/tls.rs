@@ -1,7 +1,8 @@
 //! HTTPS with an authority of its own: everybody who comes in has a certificate of ours or a token.
 //!
-//! TLS 1.2 or later, HTTP/1.1 and HTTP/2. Handshakes, headers and the number of connections are bounded, so that clients
-//! that are slow or many cost little. kubectl sends neither token nor certificate over plain HTTP, so there is none.
+//! TLS 1.2 or later, HTTP/1.1 and HTTP/2. Connections are bounded in all and for each source, and so is every time a
+//! client can make the server wait: handshake, headers, idleness, an answer that is not read. kubectl sends neither token
+//! nor certificate over plain HTTP, so there is none.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,102 +11,193 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
+use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
+use crate::guard::Peer;
 use crate::identity::Identity;
-use crate::server::stopped;
+use crate::metrics::{Metrics, Turned};
+use crate::rate_limit::{Quota, Seldom, source_key};
+use crate::server::{Server, stopped};
+use patient::Patient;
 
 pub use authority::{Authority, Credentials, TlsError};
 
 mod authority;
+mod patient;
 
-/// Connections at a time.
-const MOST_CONNECTIONS: usize = 10_000;
-/// Handshake, and each request's headers.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long requests may take after the server was asked to stop.
-const LAST_REQUESTS: Duration = Duration::from_secs(5);
-/// Requests at a time on one HTTP/2 connection.
-const MOST_STREAMS: u32 = 250;
+/// What the listener takes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Connections at a time.
+    pub total: usize,
+    /// Connections of one source at a time: fewer, so that one machine leaves some to the others.
+    pub per_source: usize,
+    /// How long a TLS handshake may take.
+    pub handshake: Duration,
+    /// How long the headers of a request over HTTP/1.1 may take to arrive, and how long such a connection may be idle
+    /// between requests: hyper counts both with one clock.
+    pub headers: Duration,
+    /// How long a connection over HTTP/2 may be idle.
+    pub idle: Duration,
+    /// How long an answer may wait for its reader.
+    pub unread: Duration,
+    /// Requests at a time on one HTTP/2 connection.
+    pub streams: u32,
+    /// Bytes of a request's headers.
+    pub header_bytes: usize,
+    /// How long requests may take after the server was asked to stop.
+    pub last_requests: Duration,
+}
 
-/// Serves until `stopping` becomes true, then lets what has begun come to its end.
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        ConnectionLimits {
+            total: 10_000,
+            per_source: 5_000,
+            handshake: Duration::from_secs(10),
+            headers: Duration::from_secs(30),
+            idle: Duration::from_secs(120),
+            unread: Duration::from_secs(60),
+            streams: 250,
+            header_bytes: 64 << 10,
+            last_requests: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How often a client with open requests over HTTP/2 is asked whether it is there.
+const PING: Duration = Duration::from_secs(30);
+
+/// Serves with the usual limits until `stopping` becomes true, then lets what has begun come to its end.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     config: Arc<rustls::ServerConfig>,
-    mut stopping: watch::Receiver<bool>,
+    stopping: watch::Receiver<bool>,
 ) {
-    let acceptor = TlsAcceptor::from(config);
-    let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    let graceful = GracefulShutdown::new();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = stopped(&mut stopping) => break,
-        };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Out of file descriptors, most likely: waiting is better than spinning.
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
-            tracing::warn!(%peer, "connection refused: there are {MOST_CONNECTIONS}");
-            continue;
-        };
-        let (acceptor, router, watcher) = (acceptor.clone(), router.clone(), graceful.watcher());
-        tokio::spawn(async move {
-            serve_connection(stream, peer, acceptor, router, watcher).await;
-            drop(permit);
-        });
-    }
-    drop(listener);
-    if tokio::time::timeout(LAST_REQUESTS, graceful.shutdown()).await.is_err() {
-        tracing::warn!("some requests did not end in time");
-    }
+    let limits = ConnectionLimits::default();
+    let connections = Quota::new(limits.total);
+    Serving { limits, connections, metrics: Arc::default(), acceptor: TlsAcceptor::from(config), router }
+        .run(listener, stopping)
+        .await;
 }
 
-async fn serve_connection(
-    stream: TcpStream,
-    peer: SocketAddr,
+/// Serves within the limits of `server`, and counts there. The router may have more paths than the server's own.
+pub async fn serve_bounded(
+    server: Arc<Server>,
+    listener: TcpListener,
+    router: Router,
+    config: Arc<rustls::ServerConfig>,
+) {
+    let (limits, connections) = (server.limits.connections, Arc::clone(&server.guard.connections));
+    let (metrics, stopping) = (Arc::clone(server.metrics()), server.stopping());
+    Serving { limits, connections, metrics, acceptor: TlsAcceptor::from(config), router }.run(listener, stopping).await;
+}
+
+/// What connections share.
+struct Serving {
+    limits: ConnectionLimits,
+    connections: Arc<Quota>,
+    metrics: Arc<Metrics>,
     acceptor: TlsAcceptor,
     router: Router,
-    watcher: hyper_util::server::graceful::Watcher,
-) {
-    // Answers are small; without this each waits for the acknowledgement of the one before.
-    let _ = stream.set_nodelay(true);
-    let stream = match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return tracing::debug!(%peer, %error, "TLS handshake failed"),
-        Err(_) => return tracing::debug!(%peer, "TLS handshake took too long"),
-    };
-    let identity = stream.get_ref().1.peer_certificates().and_then(|chain| authority::identity_of(chain.first()?));
-    let service = hyper::service::service_fn(move |mut request: Request<hyper::body::Incoming>| {
-        // Whatever a client might smuggle in, identity comes from the handshake alone.
-        request.extensions_mut().remove::<Identity>();
-        if let Some(identity) = &identity {
-            request.extensions_mut().insert(identity.clone());
+}
+
+impl Serving {
+    async fn run(self, listener: TcpListener, mut stopping: watch::Receiver<bool>) {
+        let (graceful, complaints) = (GracefulShutdown::new(), Seldom::default());
+        let serving = Arc::new(self);
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = stopped(&mut stopping) => break,
+            };
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of file descriptors, most likely: waiting is better than spinning.
+                    if let Some(more) = complaints.now(std::time::Instant::now()) {
+                        tracing::warn!(%error, more, "cannot accept a connection");
+                    }
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let held = match serving.connections.take(&source_key(peer.ip()), serving.limits.per_source) {
+                Ok(held) => held,
+                Err(full) => {
+                    serving.metrics.turned_away(Turned::Connections);
+                    if let Some(more) = complaints.now(std::time::Instant::now()) {
+                        tracing::warn!(%peer, ?full, more, "connection refused: there are too many");
+                    }
+                    continue;
+                }
+            };
+            let (serving, watcher) = (Arc::clone(&serving), graceful.watcher());
+            tokio::spawn(async move {
+                serving.serve_connection(stream, peer, watcher).await;
+                drop(held);
+            });
         }
-        router.clone().oneshot(request.map(Body::new))
-    });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(MOST_STREAMS)
-        .keep_alive_interval(Duration::from_secs(30));
-    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-    if let Err(error) = watcher.watch(connection).await {
-        tracing::debug!(%peer, %error, "connection ended");
+        drop(listener);
+        if tokio::time::timeout(serving.limits.last_requests, graceful.shutdown()).await.is_err() {
+            tracing::warn!("some requests did not end in time");
+        }
+    }
+
+    async fn serve_connection(&self, stream: TcpStream, peer: SocketAddr, watcher: Watcher) {
+        // Answers are small; without this each waits for the acknowledgement of the one before.
+        let _ = stream.set_nodelay(true);
+        let limits = &self.limits;
+        let stream = match tokio::time::timeout(limits.handshake, self.acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                self.metrics.turned_away(Turned::Handshake);
+                return tracing::debug!(%peer, %error, "TLS handshake failed");
+            }
+            Err(_) => {
+                self.metrics.turned_away(Turned::Handshake);
+                return tracing::debug!(%peer, "TLS handshake took too long");
+            }
+        };
+        let tls = stream.get_ref().1;
+        let identity = tls.peer_certificates().and_then(|chain| authority::identity_of(chain.first()?));
+        let http2 = tls.alpn_protocol() == Some(b"h2");
+        let router = self.router.clone();
+        let service = hyper::service::service_fn(move |mut request: Request<hyper::body::Incoming>| {
+            // Whatever a client might smuggle in, identity comes from the handshake alone.
+            request.extensions_mut().remove::<Identity>();
+            request.extensions_mut().insert(Peer(peer));
+            if let Some(identity) = &identity {
+                request.extensions_mut().insert(identity.clone());
+            }
+            router.clone().oneshot(request.map(Body::new))
+        });
+        // The handshake says which protocol it is; guessing from the first bytes would wait for them without a limit.
+        let ended = if http2 {
+            // While requests are open, pings keep it from being idle; without, nothing does.
+            let io = TokioIo::new(Patient::new(stream, Some(limits.idle), limits.unread));
+            let mut builder = http2::Builder::new(TokioExecutor::new());
+            builder
+                .timer(TokioTimer::new())
+                .max_concurrent_streams(limits.streams)
+                .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
+                .keep_alive_interval(PING);
+            watcher.watch(builder.serve_connection(io, service)).await
+        } else {
+            let io = TokioIo::new(Patient::new(stream, None, limits.unread));
+            let mut builder = http1::Builder::new();
+            builder.timer(TokioTimer::new()).header_read_timeout(limits.headers).max_buf_size(limits.header_bytes);
+            watcher.watch(builder.serve_connection(io, service)).await
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%peer, %error, "connection ended");
+        }
     }
 }

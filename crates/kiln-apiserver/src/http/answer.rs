@@ -22,6 +22,8 @@ pub(super) struct Answer {
     body: Body,
     warnings: Vec<String>,
     retry_after: u32,
+    /// The name the server found for a new object.
+    name: Option<String>,
 }
 
 impl Answer {
@@ -35,11 +37,23 @@ impl Answer {
 
     pub(super) fn bytes(code: u16, json: Bytes) -> Answer {
         let body = Body::from(json);
-        Answer { code, kind: "application/json".into(), body, warnings: Vec::new(), retry_after: 0 }
+        Answer { code, kind: "application/json".into(), body, warnings: Vec::new(), retry_after: 0, name: None }
     }
 
-    pub(super) fn text(text: &'static str) -> Answer {
-        Answer { kind: "text/plain; charset=utf-8".into(), ..Answer::bytes(200, Bytes::from_static(text.as_bytes())) }
+    pub(super) fn text(code: u16, text: String) -> Answer {
+        Answer { kind: "text/plain; charset=utf-8".into(), ..Answer::bytes(code, Bytes::from(text)) }
+    }
+
+    pub(super) fn code(&self) -> u16 {
+        self.code
+    }
+
+    pub(super) fn take_name(&mut self) -> Option<String> {
+        self.name.take()
+    }
+
+    pub(super) fn named(self, name: String) -> Answer {
+        Answer { name: Some(name), ..self }
     }
 
     pub(super) fn stream(frames: mpsc::Receiver<Bytes>) -> Answer {

@@ -1,36 +1,129 @@
 //! Bodies: bounded in size and time, JSON or the protobuf that Go clients send for built-in kinds.
+//!
+//! All bodies together are bounded, too. What counts is what has arrived, not what was announced: a slow client holds
+//! no more than it has sent.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::time::Duration;
 
+use axum::body::{Body, HttpBody};
 use axum::extract::Request;
-use axum::http::header::CONTENT_TYPE;
-use bytes::Bytes;
+use axum::http::HeaderName;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use bytes::{Bytes, BytesMut};
 use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::ApiError;
+use crate::metrics::Turned;
 use crate::protobuf;
 use crate::server::Server;
 
-/// A client slower than this is not waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// What is read of a body that is refused, so that the client gets to reading the refusal.
+const DRAINED: usize = 16 << 20;
+/// For how long.
+const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 /// A body and what it says it is.
 #[derive(Debug)]
 pub(super) struct Received {
     pub(super) media: String,
     pub(super) bytes: Bytes,
+    /// Given back when the body is no longer needed.
+    _budget: Option<OwnedSemaphorePermit>,
 }
 
 /// Reads the body within bounds.
 pub(super) async fn read(server: &Server, request: Request) -> Result<Received, ApiError> {
     let limit = server.limits.body_bytes;
-    let text = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let media = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let reading = axum::body::to_bytes(request.into_body(), limit);
-    match tokio::time::timeout(PATIENCE, reading).await {
-        Err(_) => Err(ApiError::new(408, "Timeout", "the body of the request did not arrive in time")),
-        Ok(Err(_)) => Err(ApiError::too_large(limit)),
-        Ok(Ok(bytes)) => Ok(Received { media, bytes }),
+    let media = text(&request, CONTENT_TYPE).split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let announced = text(&request, CONTENT_LENGTH).parse().unwrap_or(0);
+    let mut body = request.into_body();
+    let result = if announced > limit {
+        Err(Refused::TooLarge)
+    } else {
+        let reading = collect(server, &mut body, limit);
+        tokio::time::timeout(server.limits.guard.body_time, reading).await.unwrap_or(Err(Refused::Slow))
+    };
+    let why = match result {
+        Ok((bytes, budget)) => return Ok(Received { media, bytes, _budget: budget }),
+        Err(why) => why,
+    };
+    let error = match why {
+        Refused::TooLarge => {
+            server.guard.turn_away(Turned::Body, "");
+            let _ = tokio::time::timeout(DRAIN_TIME, drain(&mut body)).await;
+            ApiError::too_large(limit)
+        }
+        Refused::Slow => {
+            server.guard.turn_away(Turned::Slow, "");
+            ApiError::new(408, "Timeout", "the body of the request did not arrive in time")
+        }
+        Refused::Budget => {
+            server.guard.turn_away(Turned::Body, "");
+            ApiError::too_many_requests("too many requests with large bodies: try again later")
+        }
+        Refused::Broken => ApiError::bad_request("the body of the request ended before its end"),
+    };
+    Err(error)
+}
+
+fn text(request: &Request, name: HeaderName) -> &str {
+    request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+enum Refused {
+    TooLarge,
+    Slow,
+    Budget,
+    Broken,
+}
+
+async fn collect(
+    server: &Server,
+    body: &mut Body,
+    limit: usize,
+) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Refused> {
+    let (mut bytes, mut budget): (BytesMut, Option<OwnedSemaphorePermit>) = Default::default();
+    while let Some(frame) = next_frame(body).await {
+        let frame = frame.map_err(|_| Refused::Broken)?;
+        if bytes.len() + frame.len() > limit {
+            return Err(Refused::TooLarge);
+        }
+        let kilobytes = u32::try_from(frame.len().div_ceil(1024)).unwrap_or(u32::MAX);
+        let bodies = std::sync::Arc::clone(&server.guard.bodies);
+        let more = bodies.try_acquire_many_owned(kilobytes).map_err(|_| Refused::Budget)?;
+        match &mut budget {
+            None => budget = Some(more),
+            Some(budget) => budget.merge(more),
+        }
+        bytes.extend_from_slice(&frame);
+    }
+    Ok((bytes.freeze(), budget))
+}
+
+async fn drain(body: &mut Body) {
+    let mut left = DRAINED;
+    while let Some(Ok(frame)) = next_frame(body).await {
+        match left.checked_sub(frame.len()) {
+            Some(rest) => left = rest,
+            None => return,
+        }
+    }
+}
+
+/// The next bytes; trailers are skipped.
+async fn next_frame(body: &mut Body) -> Option<Result<Bytes, axum::Error>> {
+    loop {
+        match poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await? {
+            Err(error) => return Some(Err(error)),
+            Ok(frame) => {
+                if let Ok(bytes) = frame.into_data() {
+                    return Some(Ok(bytes));
+                }
+            }
+        }
     }
 }
 

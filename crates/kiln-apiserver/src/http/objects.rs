@@ -16,6 +16,7 @@ use super::list_body::ListBody;
 use crate::change::{Part, WriteContext};
 use crate::error::ApiError;
 use crate::identity::Identity;
+use crate::policy::Condition;
 use crate::request::{Form, ObjectPath, Query};
 use crate::resource::Resource;
 use crate::server::{
@@ -42,6 +43,8 @@ const APPLY_PATCH: &str = "application/apply-patch+yaml";
 pub(super) struct Call<'a> {
     pub(super) server: &'a Arc<Server>,
     pub(super) identity: Identity,
+    /// What an object that is created must say.
+    pub(super) conditions: Vec<Condition>,
     pub(super) resource: &'a Arc<Resource>,
     pub(super) path: &'a ObjectPath,
     pub(super) query: &'a Query,
@@ -72,10 +75,14 @@ impl Call<'_> {
             "create" => {
                 let context = self.context(&request)?;
                 let received = body::read(self.server, request).await?;
+                let body = body::object(&received)?;
+                if let Some(unmet) = self.conditions.iter().find(|condition| !condition.holds(&body)) {
+                    return Err(super::denied(&self.identity, "create", self.path, Some(unmet)));
+                }
                 let create = CreateRequest {
                     resource: self.resource,
                     namespace: self.namespace(),
-                    body: body::object(&received)?,
+                    body,
                     dry_run: self.query.dry_run()?,
                     context,
                 };
@@ -254,9 +261,7 @@ impl Call<'_> {
         };
         let timeout = query.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
         let timeout = timeout.map_or(WATCH_TIME, |seconds| Duration::from_secs(seconds.min(LONGEST_WATCH)));
-        let permit = Arc::clone(&self.server.watches)
-            .try_acquire_owned()
-            .map_err(|_| ApiError::too_many_requests("too many watches: try again later"))?;
+        let permit = self.server.guard.take_watch(&self.identity)?;
         let request = WatchRequest {
             resource: Arc::clone(self.resource),
             namespace: self.path.namespace.clone(),
@@ -274,7 +279,11 @@ impl Call<'_> {
 
     fn outcome(&self, outcome: Outcome) -> Answer {
         let code = if outcome.created { 201 } else { 200 };
-        self.object(code, &outcome.object).with_warnings(outcome.warnings)
+        let name = match &outcome.object {
+            Written::Stored(stored) => stored.place.name.to_string(),
+            Written::DryRun(value) => value["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+        };
+        self.object(code, &outcome.object).with_warnings(outcome.warnings).named(name)
     }
 
     fn object(&self, code: u16, object: &Written) -> Answer {

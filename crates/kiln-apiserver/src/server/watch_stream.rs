@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::{ListRequest, Server, stopped};
@@ -66,7 +66,7 @@ impl Server {
         self: Arc<Self>,
         request: WatchRequest,
         events: mpsc::Sender<Bytes>,
-        _permit: OwnedSemaphorePermit,
+        _permit: crate::rate_limit::Held,
     ) {
         let Ok(selection) = ListRequest::parse(&request.resource, request.namespace.as_deref(), &request.query) else {
             return; // Refused before the stream began.

@@ -1,4 +1,4 @@
-//! The SQLite file: one table of objects, one of facts about the file.
+//! The SQLite file: one table of objects, one of tokens, and what is to be known about the file.
 //!
 //! A lock file beside it keeps a second process out; SQLite's own locks would let it in and both would count revisions.
 
@@ -9,49 +9,92 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use serde_json::json;
+use time::OffsetDateTime;
 
+use super::migrations::{FORMAT, format_of, migrate};
 use super::snapshot::{Place, Snapshot};
-use super::{Index, Key, OpenError, Stored};
-
-/// Counts up with each change of the tables; older ones are converted when they are opened.
-const FORMAT: i64 = 1;
+use super::{Index, Key, OpenError, Stored, sealing};
+use crate::identity::{Identity, TokenHash, TokenRecord, Tokens};
+use crate::secrecy::{Sealer, Secrecy, is_sealed};
 
 /// The open file and the lock that guards it.
 #[derive(Debug)]
 pub(super) struct Database {
     pub(super) connection: Connection,
+    pub(super) sealer: Option<Sealer>,
     _lock: File,
+}
+
+/// What was in the file.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) snapshot: Snapshot,
+    pub(super) tokens: Tokens,
 }
 
 impl Database {
     /// Opens or creates the file and reads everything in it.
-    pub(super) fn open(folder: &Path) -> Result<(Database, Snapshot), OpenError> {
-        let lock_path = folder.join("store.lock");
-        let lock = open_private(&lock_path)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(OpenError::InUse { path: lock_path }),
-            Err(TryLockError::Error(source)) => return Err(OpenError::File { path: lock_path, source }),
-        }
+    pub(super) fn open(folder: &Path, secrecy: Option<&Secrecy>) -> Result<(Database, Loaded), OpenError> {
+        let lock = lock(folder)?;
         let path = folder.join("store.db");
         drop(open_private(&path)?);
         let failed = |source| OpenError::Database { path: path.clone(), source };
-        let connection = Connection::open(&path).map_err(failed)?;
-        let format = prepare(&connection).map_err(failed)?;
-        if format > FORMAT {
-            return Err(OpenError::Newer { path, found: format, known: FORMAT });
-        }
-        let snapshot = load(&connection, &path)?;
-        Ok((Database { connection, _lock: lock }, snapshot))
+        let mut connection = Connection::open(&path).map_err(failed)?;
+        prepare(&mut connection, &path)?;
+        let sealer = sealing::settle(&mut connection, &path, secrecy)?;
+        let snapshot = load(&connection, &path, sealer.as_ref())?;
+        let tokens = load_tokens(&connection).map_err(failed)?;
+        Ok((Database { connection, sealer, _lock: lock }, Loaded { snapshot, tokens }))
     }
 }
 
+/// Keeps other processes out for as long as the file is open.
+pub(super) fn lock(folder: &Path) -> Result<File, OpenError> {
+    let path = folder.join("store.lock");
+    let lock = open_private(&path)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path }),
+        Err(TryLockError::Error(source)) => Err(OpenError::File { path, source }),
+    }
+}
+
+/// Brings the file to the format of this program.
+pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
+    let failed = |source| OpenError::Database { path: path.to_owned(), source };
+    connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
+    // FULL: a commit is on the disk before it is answered, also when the power fails.
+    connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+    // 32 MB of log before it is folded into the database: folding stops the writer, and pays per page that changed.
+    connection.pragma_update(None, "wal_autocheckpoint", 8000).map_err(failed)?;
+    let found = format_of(connection).map_err(failed)?;
+    if found > FORMAT {
+        return Err(OpenError::Newer { path: path.to_owned(), found, known: FORMAT });
+    }
+    migrate(connection, found).map_err(failed)
+}
+
 /// Writes one object within a transaction.
-pub(super) fn put(transaction: &Transaction<'_>, collection: &str, stored: &Stored) -> rusqlite::Result<()> {
-    transaction
-        .prepare_cached("INSERT OR REPLACE INTO objects (collection, namespace, name, json) VALUES (?, ?, ?, ?)")?
-        .execute(params![collection, &*stored.place.namespace, &*stored.place.name, &*stored.json])
-        .map(drop)
+pub(super) fn put(
+    transaction: &Transaction<'_>,
+    sealer: Option<&Sealer>,
+    collection: &str,
+    stored: &Stored,
+) -> rusqlite::Result<()> {
+    let place = &stored.place;
+    let mut insert = transaction
+        .prepare_cached("INSERT OR REPLACE INTO objects (collection, namespace, name, json) VALUES (?, ?, ?, ?)")?;
+    match sealer.filter(|sealer| sealer.seals(collection)) {
+        None => insert.execute(params![collection, &*place.namespace, &*place.name, &*stored.json]),
+        Some(sealer) => {
+            let sealed = sealer
+                .seal([collection, &place.namespace, &place.name], &stored.json)
+                .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+            insert.execute(params![collection, &*place.namespace, &*place.name, sealed])
+        }
+    }
+    .map(drop)
 }
 
 /// Removes one object within a transaction.
@@ -70,6 +113,45 @@ pub(super) fn put_revision(transaction: &Transaction<'_>, revision: u64) -> rusq
         .map(drop)
 }
 
+/// The newest revision a database remembers.
+pub(super) fn read_revision(connection: &Connection) -> rusqlite::Result<u64> {
+    let revision: Option<i64> =
+        connection.query_row("SELECT value FROM facts WHERE name = 'revision'", [], |row| row.get(0)).optional()?;
+    Ok(revision.and_then(|value| u64::try_from(value).ok()).unwrap_or(1))
+}
+
+/// Keeps a token within a transaction, and forgets those that have expired.
+pub(super) fn put_token(transaction: &Transaction<'_>, hash: &TokenHash, record: &TokenRecord) -> rusqlite::Result<()> {
+    let TokenRecord { id, identity: Identity { user, groups }, issued, expires } = record;
+    let seconds = |at: OffsetDateTime| at.unix_timestamp();
+    transaction.execute("DELETE FROM tokens WHERE expires <= ?", [seconds(*issued)])?;
+    transaction
+        .execute(
+            "INSERT INTO tokens (hash, id, user, member_of, issued, expires) VALUES (?, ?, ?, ?, ?, ?)",
+            params![hash, id, user, json!(groups).to_string(), seconds(*issued), expires.map(seconds)],
+        )
+        .map(drop)
+}
+
+/// Forgets a token within a transaction.
+pub(super) fn remove_token(transaction: &Transaction<'_>, hash: &TokenHash) -> rusqlite::Result<()> {
+    transaction.execute("DELETE FROM tokens WHERE hash = ?", [hash]).map(drop)
+}
+
+fn load_tokens(connection: &Connection) -> rusqlite::Result<Tokens> {
+    let mut tokens = Tokens::default();
+    let mut query = connection.prepare("SELECT hash, id, user, member_of, issued, expires FROM tokens")?;
+    let mut rows = query.query([])?;
+    let at = |seconds: i64| OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    while let Some(row) = rows.next()? {
+        let groups: String = row.get(3)?;
+        let identity = Identity { user: row.get(2)?, groups: serde_json::from_str(&groups).unwrap_or_default() };
+        let expires = row.get::<_, Option<i64>>(5)?.map(at);
+        tokens.insert_record(row.get(0)?, TokenRecord { id: row.get(1)?, identity, issued: at(row.get(4)?), expires });
+    }
+    Ok(tokens)
+}
+
 fn open_private(path: &PathBuf) -> Result<File, OpenError> {
     OpenOptions::new()
         .create(true)
@@ -80,29 +162,9 @@ fn open_private(path: &PathBuf) -> Result<File, OpenError> {
         .map_err(|source| OpenError::File { path: path.clone(), source })
 }
 
-fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    // FULL: a commit is on the disk before it is answered, also when the power fails.
-    connection.pragma_update(None, "synchronous", "FULL")?;
-    // 32 MB of log before it is folded into the database: folding stops the writer, and pays per page that changed.
-    connection.pragma_update(None, "wal_autocheckpoint", 8000)?;
-    connection.execute_batch(
-        "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-         CREATE TABLE IF NOT EXISTS objects (
-             collection TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, json BLOB NOT NULL,
-             PRIMARY KEY (collection, namespace, name)) WITHOUT ROWID;
-         INSERT OR IGNORE INTO facts (name, value) VALUES ('format', 1), ('revision', 1);",
-    )?;
-    connection.query_row("SELECT value FROM facts WHERE name = 'format'", [], |row| row.get(0))
-}
-
-fn load(connection: &Connection, path: &Path) -> Result<Snapshot, OpenError> {
+fn load(connection: &Connection, path: &Path, sealer: Option<&Sealer>) -> Result<Snapshot, OpenError> {
     let failed = |source| OpenError::Database { path: path.to_owned(), source };
-    let revision: Option<i64> = connection
-        .query_row("SELECT value FROM facts WHERE name = 'revision'", [], |row| row.get(0))
-        .optional()
-        .map_err(failed)?;
-    let mut snapshot = Snapshot::empty(revision.and_then(|value| u64::try_from(value).ok()).unwrap_or(1));
+    let mut snapshot = Snapshot::empty(read_revision(connection).map_err(failed)?);
     let mut query =
         connection.prepare("SELECT collection, namespace, name, json FROM objects ORDER BY 1").map_err(failed)?;
     let mut rows = query.query([]).map_err(failed)?;
@@ -110,11 +172,16 @@ fn load(connection: &Connection, path: &Path) -> Result<Snapshot, OpenError> {
     while let Some(row) = rows.next().map_err(failed)? {
         let read = |index| row.get::<_, String>(index).map_err(failed);
         let (name_of_collection, namespace, name) = (read(0)?, read(1)?, read(2)?);
-        let json: Vec<u8> = row.get(3).map_err(failed)?;
+        let bytes: Vec<u8> = row.get(3).map_err(failed)?;
         if *collection != *name_of_collection {
             collection = name_of_collection.as_str().into();
         }
-        let Some((revision, index)) = Index::read(&json) else {
+        let json = match is_sealed(&bytes) {
+            false => Some(bytes),
+            true => sealer.and_then(|sealer| sealer.open([&collection, &namespace, &name], &bytes)),
+        };
+        let Some((json, (revision, index))) = json.and_then(|json| Index::read(&json).map(|found| (json, found)))
+        else {
             return Err(OpenError::Damaged { path: path.to_owned(), collection: name_of_collection, namespace, name });
         };
         let place = Place { namespace: namespace.into(), name: name.into() };

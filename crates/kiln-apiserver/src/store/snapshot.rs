@@ -102,6 +102,11 @@ impl Snapshot {
         self.collections.get(collection).map_or(0, Items::size)
     }
 
+    /// How many objects each collection has.
+    pub fn counts(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
+        self.collections.iter().map(|(name, items)| (name, items.size()))
+    }
+
     /// Every object with its collection.
     pub fn all(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Stored>)> {
         self.collections.iter().flat_map(|(name, items)| items.values().map(move |stored| (name, stored)))

@@ -1,10 +1,14 @@
 //! The store: revisions, conflicts, durability and logs.
 
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use serde_json::json;
+use time::OffsetDateTime;
 
 use super::*;
+use crate::identity::{ADMINISTRATORS, Identity, hash, make_token};
+use crate::secrecy::Unlock;
 use crate::testing::TempDir;
 
 fn object(name: &str, value: u32) -> Draft {
@@ -113,4 +117,135 @@ async fn many_writers_share_transactions_and_each_gets_its_own_revision() {
     let rest: Vec<&str> =
         second_page.list("things", Some("ns"), Some(&after)).map(|stored| &*stored.place.name).take(1).collect();
     assert_eq!(rest, ["w2-0"]);
+}
+
+#[tokio::test]
+async fn tokens_are_kept_and_forgotten_for_good() {
+    let folder = TempDir::new("store");
+    let now = OffsetDateTime::from_unix_timestamp(1_000_000).unwrap();
+    let issue = |expires| make_token(Identity::member("a", ADMINISTRATORS), now, expires).unwrap();
+    let (kept, revoked, brief) = (issue(None), issue(None), issue(Some(now + time::Duration::seconds(5))));
+    let store = open(&folder);
+    for token in [&kept, &revoked, &brief] {
+        store.put_token(hash(&token.text), token.record.clone()).await.unwrap();
+    }
+    store.remove_token(hash(&revoked.text)).await.unwrap();
+    store.close().await;
+    let bytes = std::fs::read(folder.path().join("store.db")).unwrap();
+    assert!(!bytes.windows(kept.text.len()).any(|window| window == kept.text.as_bytes()), "only hashes are kept");
+    let (store, tokens) = Store::open_sealed(folder.path(), StoreLimits::default(), None).unwrap();
+    assert_eq!(tokens.find(&kept.text, now), Some(&kept.record.identity));
+    assert_eq!(tokens.find(&revoked.text, now), None);
+    assert_eq!(tokens.find(&brief.text, now), Some(&brief.record.identity));
+    assert_eq!(tokens.find(&brief.text, now + time::Duration::seconds(5)), None);
+    store.close().await;
+}
+
+fn sealed_with(key: &str, previous: Option<&str>, folder: &TempDir) -> Secrecy {
+    let unlock = |name: &str| match name.strip_prefix("words-") {
+        Some(_) => Unlock::PassphraseFile { path: folder.path().join(name) },
+        None => Unlock::KeyFile { path: folder.path().join(name), make: true },
+    };
+    Secrecy { collections: vec!["secrets".into()], unlock: unlock(key), previous: previous.map(unlock) }
+}
+
+#[tokio::test]
+async fn secrets_are_sealed_opened_and_sealed_anew_and_a_wrong_key_opens_nothing() {
+    let (folder, keys) = (TempDir::new("store"), TempDir::new("keys"));
+    let secret = Key::new(&"secrets".into(), "ns", "s");
+    let passphrase = keys.path().join("words-1");
+    std::fs::write(&passphrase, "correct horse battery staple\n").unwrap();
+    std::fs::set_permissions(&passphrase, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let draft =
+        Draft::new(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": "hunter2"}));
+    let store = open(&folder);
+    let stored = store.write(Write::Create { key: secret.clone(), draft, requires: None }).await.unwrap();
+    store.write(Write::Create { key: key("a"), draft: object("a", 1), requires: None }).await.unwrap();
+    store.close().await;
+    let readable = || {
+        let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
+        files.filter(|path| std::fs::read(path).unwrap().windows(7).any(|window| window == b"hunter2")).count()
+    };
+    assert_eq!(readable(), 1, "without a key it is plain");
+    let open_with = |secrecy: Option<&Secrecy>| Store::open_sealed(folder.path(), StoreLimits::default(), secrecy);
+    // Sealed for the first time; opened; sealed anew with a passphrase; with a key again.
+    for (current, previous) in [
+        ("k1", None),
+        ("k1", None),
+        ("words-1", Some("k1")),
+        ("words-1", None),
+        ("words-1", Some("k1")),
+        ("k2", Some("words-1")),
+    ] {
+        let (store, _) = open_with(Some(&sealed_with(current, previous, &keys))).unwrap();
+        assert_eq!(store.snapshot().get(&secret).unwrap().json, stored.json, "{current} after {previous:?}");
+        assert!(store.snapshot().get(&key("a")).is_some());
+        store.close().await;
+        assert_eq!(readable(), 0, "{current} after {previous:?}");
+    }
+    for (secrecy, expected) in [
+        (None, "the database holds sealed objects: name its key file or passphrase file"),
+        (
+            Some(sealed_with("k1", None, &keys)),
+            "`K/k1` is not the key of this database: name the right one, or the old one as the previous key to change keys",
+        ),
+        (
+            Some(sealed_with("words-1", None, &keys)),
+            "`K/words-1` is not the key of this database: name the right one, or the old one as the previous key to change keys",
+        ),
+        (
+            Some(sealed_with("new", Some("k1"), &keys)),
+            "`K/k1` is not the key of this database: name the right one, or the old one as the previous key to change keys",
+        ),
+        (
+            Some(sealed_with("gone", None, &keys)),
+            "the key of the database is missing: `K/gone` cannot be read; bring it back, sealed objects cannot be read without it",
+        ),
+    ] {
+        let error = open_with(secrecy.as_ref()).unwrap_err();
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert_eq!(cause.replace(&keys.path().display().to_string(), "K"), expected);
+        assert!(!keys.path().join("gone").exists(), "a lost key is not replaced in silence");
+    }
+}
+
+#[tokio::test]
+async fn a_sealed_row_moved_to_another_name_is_refused() {
+    let (folder, keys) = (TempDir::new("store"), TempDir::new("keys"));
+    let secrecy = sealed_with("k", None, &keys);
+    let (store, _) = Store::open_sealed(folder.path(), StoreLimits::default(), Some(&secrecy)).unwrap();
+    let secret = Key::new(&"secrets".into(), "ns", "mine");
+    store.write(Write::Create { key: secret, draft: object("mine", 1), requires: None }).await.unwrap();
+    store.close().await;
+    let connection = rusqlite::Connection::open(folder.path().join("store.db")).unwrap();
+    connection.execute("UPDATE objects SET name = 'yours'", []).unwrap();
+    drop(connection);
+    let error = Store::open_sealed(folder.path(), StoreLimits::default(), Some(&secrecy)).unwrap_err();
+    assert!(error.to_string().ends_with("secrets ns/yours cannot be read as an object: restore a backup"), "{error}");
+}
+
+#[tokio::test]
+async fn a_database_of_the_first_format_is_brought_to_the_newest() {
+    let (folder, keys) = (TempDir::new("store"), TempDir::new("keys"));
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/store/v1.db");
+    std::fs::copy(fixture, folder.path().join("store.db")).unwrap();
+    let secrecy = sealed_with("k", None, &keys);
+    for _ in 0..2 {
+        let (store, _) = Store::open_sealed(folder.path(), StoreLimits::default(), Some(&secrecy)).unwrap();
+        let snapshot = store.snapshot();
+        assert_eq!(snapshot.revision, 9);
+        let counts: Vec<(&str, usize)> = snapshot.counts().map(|(name, count)| (&**name, count)).collect();
+        let definitions = "customresourcedefinitions.apiextensions.k8s.io";
+        assert_eq!(counts, [("configmaps", 1), (definitions, 1), ("namespaces", 3), ("secrets", 1)]);
+        let secret = snapshot.get(&Key::new(&"secrets".into(), "lab", "bmc")).unwrap().value();
+        assert_eq!(secret["data"]["password"], "aHVudGVyMg==");
+        store.close().await;
+    }
+    let connection = rusqlite::Connection::open(folder.path().join("store.db")).unwrap();
+    let number = |query: &str| connection.query_row(query, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!((number("PRAGMA user_version"), number("SELECT value FROM facts WHERE name = 'format'")), (2, 2));
+    connection.execute_batch("PRAGMA user_version = 99").unwrap();
+    drop(connection);
+    let newer = Store::open(folder.path(), StoreLimits::default()).unwrap_err().to_string();
+    assert!(newer.ends_with("store.db` has format 99, this program reads up to 2: use the newer program"), "{newer}");
 }

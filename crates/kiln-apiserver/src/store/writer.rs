@@ -1,6 +1,8 @@
 //! The one thread that writes: whatever waits shares a transaction.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -11,12 +13,24 @@ use super::database::{self, Database};
 use super::event_log::{Event, EventKind, EventLogs};
 use super::snapshot::Snapshot;
 use super::{Draft, Key, Stored, Write, WriteError};
+use crate::identity::{TokenHash, TokenRecord};
+use crate::metrics::StoreFigures;
+use crate::secrecy::Sealer;
 
 type Answer = oneshot::Sender<Result<Arc<Stored>, WriteError>>;
+type TokenAnswer = oneshot::Sender<Result<(), WriteError>>;
+
+/// A change of the tokens, which have no revisions and no watchers.
+#[derive(Debug)]
+pub(super) enum TokenChange {
+    Put(TokenHash, TokenRecord),
+    Remove(TokenHash),
+}
 
 #[derive(Debug)]
 pub(super) enum Command {
     Write { write: Write, answer: Answer },
+    Token { change: TokenChange, answer: TokenAnswer },
     Close { answer: oneshot::Sender<()> },
 }
 
@@ -27,6 +41,7 @@ pub(super) struct Writer {
     pub(super) database: Database,
     pub(super) snapshot: Arc<ArcSwap<Snapshot>>,
     pub(super) logs: Arc<EventLogs>,
+    pub(super) figures: Arc<StoreFigures>,
     pub(super) queue: mpsc::Receiver<Command>,
 }
 
@@ -35,6 +50,7 @@ struct Batch {
     next: Snapshot,
     events: Vec<(Arc<str>, Event)>,
     accepted: Vec<(Answer, Arc<Stored>)>,
+    tokens: Vec<TokenAnswer>,
 }
 
 impl Writer {
@@ -66,12 +82,26 @@ impl Writer {
     fn commit(&mut self, commands: Vec<Command>) -> Option<oneshot::Sender<()>> {
         let mut closing = None;
         let next = Snapshot::clone(&self.snapshot.load());
-        let mut batch = Batch { next, events: Vec::new(), accepted: Vec::new() };
+        let mut batch = Batch { next, events: Vec::new(), accepted: Vec::new(), tokens: Vec::new() };
+        let begun = Instant::now();
         match fill(&mut self.database, &mut batch, commands, &mut closing) {
-            Ok(()) => self.publish(batch),
+            Ok(()) => {
+                if !batch.accepted.is_empty() {
+                    self.figures.commit.observe(begun.elapsed().as_secs_f64());
+                    self.figures.batch.observe(batch.accepted.len() as f64);
+                }
+                self.figures.healthy.store(true, Ordering::Relaxed);
+                self.publish(batch);
+            }
             Err(error) => {
+                self.figures.failures.fetch_add(1, Ordering::Relaxed);
+                self.figures.healthy.store(false, Ordering::Relaxed);
+                tracing::error!(%error, "a transaction failed: nothing of it was kept");
                 // An answer that cannot be delivered has nobody waiting for it.
                 let failed = WriteError::Failed(error.to_string());
+                for answer in batch.tokens {
+                    let _ = answer.send(Err(failed.clone()));
+                }
                 for (answer, _) in batch.accepted {
                     let _ = answer.send(Err(failed.clone()));
                 }
@@ -98,6 +128,9 @@ impl Writer {
         for (answer, stored) in batch.accepted {
             let _ = answer.send(Ok(stored));
         }
+        for answer in batch.tokens {
+            let _ = answer.send(Ok(()));
+        }
     }
 }
 
@@ -107,7 +140,8 @@ fn fill(
     commands: Vec<Command>,
     closing: &mut Option<oneshot::Sender<()>>,
 ) -> rusqlite::Result<()> {
-    let transaction = database.connection.transaction()?;
+    let Database { connection, sealer, .. } = database;
+    let transaction = connection.transaction()?;
     let mut failure = None;
     for command in commands {
         match command {
@@ -118,13 +152,26 @@ fn fill(
             Command::Write { answer, .. } if failure.is_some() => {
                 let _ = answer.send(Err(WriteError::Failed("an earlier write of the same transaction failed".into())));
             }
+            Command::Token { answer, .. } if closing.is_some() => {
+                let _ = answer.send(Err(WriteError::Closed));
+            }
+            Command::Token { change, answer } => {
+                let done = match change {
+                    TokenChange::Put(hash, record) => database::put_token(&transaction, &hash, &record),
+                    TokenChange::Remove(hash) => database::remove_token(&transaction, &hash),
+                };
+                if let Err(error) = done {
+                    failure = Some(error);
+                }
+                batch.tokens.push(answer);
+            }
             Command::Write { write, answer } => match decide(&batch.next, write) {
                 Err(refused) => {
                     let _ = answer.send(Err(refused));
                 }
                 Ok(change) => {
                     let stored = Arc::clone(&change.event.object);
-                    if let Err(error) = record(&transaction, batch, change) {
+                    if let Err(error) = record(&transaction, sealer.as_ref(), batch, change) {
                         failure = Some(error);
                     }
                     batch.accepted.push((answer, stored));
@@ -183,14 +230,19 @@ fn finish(key: &Key, draft: Draft, revision: u64) -> Stored {
     Stored { place: key.place.clone(), revision, json: Bytes::from(json), index: draft.index }
 }
 
-fn record(transaction: &Transaction<'_>, batch: &mut Batch, change: Change) -> rusqlite::Result<()> {
+fn record(
+    transaction: &Transaction<'_>,
+    sealer: Option<&Sealer>,
+    batch: &mut Batch,
+    change: Change,
+) -> rusqlite::Result<()> {
     let Change { key, event } = change;
     batch.next.revision = event.object.revision;
     if event.kind == EventKind::Deleted {
         database::remove(transaction, &key)?;
         batch.next.remove(&key);
     } else {
-        database::put(transaction, &key.collection, &event.object)?;
+        database::put(transaction, sealer, &key.collection, &event.object)?;
         batch.next.put(&key.collection, Arc::clone(&event.object));
     }
     batch.events.push((key.collection, event));

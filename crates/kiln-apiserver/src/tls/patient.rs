@@ -1,0 +1,148 @@
+//! A stream that gives up on a client which stops reading, or which says nothing for too long.
+//!
+//! hyper bounds how long headers take to arrive, but neither how long an answer may wait for its reader nor how long an
+//! HTTP/2 connection may be idle. Answers wait in memory: a client that asks for a large list and never reads it would
+//! hold it for ever.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// A stream with bounds on silence.
+pub(super) struct Patient<S> {
+    stream: S,
+    /// Without: reading may wait for ever. HTTP/1 watches are silent on this side.
+    reading: Option<Patience>,
+    writing: Patience,
+}
+
+struct Patience {
+    most: Duration,
+    timer: Pin<Box<Sleep>>,
+    waiting: bool,
+}
+
+impl Patience {
+    fn new(most: Duration) -> Patience {
+        Patience { most, timer: Box::pin(sleep(most)), waiting: false }
+    }
+
+    /// Something happened.
+    fn reset(&mut self) {
+        self.waiting = false;
+    }
+
+    /// Nothing happened: an error when that has been so for too long.
+    fn wait<T>(&mut self, context: &mut Context<'_>, what: &str) -> Poll<io::Result<T>> {
+        if !self.waiting {
+            self.waiting = true;
+            self.timer.as_mut().reset(Instant::now() + self.most);
+        }
+        ready!(self.timer.as_mut().poll(context));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, what.to_owned())))
+    }
+}
+
+impl<S> Patient<S> {
+    pub(super) fn new(stream: S, reading: Option<Duration>, writing: Duration) -> Patient<S> {
+        Patient { stream, reading: reading.map(Patience::new), writing: Patience::new(writing) }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let polled = Pin::new(&mut this.stream).poll_read(context, buffer);
+        match (&polled, &mut this.reading) {
+            (Poll::Pending, Some(patience)) => patience.wait(context, "the client said nothing for too long"),
+            (Poll::Ready(_), Some(patience)) => {
+                patience.reset();
+                polled
+            }
+            _ => polled,
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Patient<S> {
+    fn judge<T>(&mut self, polled: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if polled.is_pending() {
+            return self.writing.wait(context, "the client does not read its answer");
+        }
+        self.writing.reset();
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.judge(polled, context)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_flush(context);
+        self.judge(polled, context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.judge(polled, context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, buffers);
+        self.judge(polled, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_or_speak_is_given_up() {
+        let brief = Duration::from_millis(50);
+        let (mut client, server) = duplex(8);
+        let mut server = Patient::new(server, Some(brief), brief);
+        let mut byte = [0; 1];
+        client.write_all(b"a").await.unwrap();
+        assert_eq!(server.read(&mut byte).await.unwrap(), 1);
+        let silent = server.read(&mut byte).await.unwrap_err();
+        assert_eq!(silent.to_string(), "the client said nothing for too long");
+        let stuck = server.write_all(&[0; 100]).await.unwrap_err();
+        assert_eq!(stuck.to_string(), "the client does not read its answer");
+    }
+
+    #[tokio::test]
+    async fn a_slow_client_that_makes_progress_is_served() {
+        let (mut client, server) = duplex(8);
+        let mut server = Patient::new(server, None, Duration::from_millis(200));
+        let writing = tokio::spawn(async move { server.write_all(&[0; 64]).await });
+        let mut total = 0;
+        while total < 64 {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            total += client.read(&mut [0; 8]).await.unwrap();
+        }
+        writing.await.unwrap().unwrap();
+    }
+}
