@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+mod backup;
 mod boot;
 mod check;
 mod completions;
@@ -19,6 +20,7 @@ mod net;
 pub mod output;
 mod plan;
 mod report;
+mod restore;
 mod serve;
 
 /// Fires bare machines into cluster nodes and keeps their network right.
@@ -57,6 +59,10 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Print the CustomResourceDefinitions of Kiln's kinds, for a real cluster
     Crds(crds::CrdsArgs),
+    /// Write everything a hub keeps into one file, also while it runs
+    Backup(backup::BackupArgs),
+    /// Put a backup into the data folder of a hub that does not run
+    Restore(restore::RestoreArgs),
     /// Print shell completions
     Completions(completions::CompletionsArgs),
 }
@@ -93,6 +99,8 @@ pub fn main() -> ExitCode {
         Command::Image(command) => image::run(&command),
         Command::Serve(args) => serve::run(&args),
         Command::Crds(args) => crds::run(&args),
+        Command::Backup(args) => backup::run(&args),
+        Command::Restore(args) => restore::run(&args),
         Command::Completions(args) => completions::run(&args),
     };
     match outcome {

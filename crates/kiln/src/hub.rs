@@ -1,24 +1,38 @@
-//! The hub: the embedded API, started and stopped.
+//! The hub: started, watched over and ended.
 //!
-//! Not here yet: controllers and the endpoints for nodes. They will use the same router in this process.
+//! [`run`] opens the store, listens, and starts everything that runs as long as the hub does as one of [`Tasks`]: the
+//! API, its garbage collection, and whatever joins them. When one of them ends, the hub ends and says which. They
+//! are told to end by [`Server::stopping`].
 
-use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use kiln_apiserver::identity::{ADMINISTRATORS, Tokens};
+use kiln_apiserver::audit::{AuditLimits, AuditLog};
+use kiln_apiserver::identity::ADMINISTRATORS;
+use kiln_apiserver::secrecy::{Secrecy, Unlock};
 use kiln_apiserver::store::OpenError;
 use kiln_apiserver::tls::{self, Authority, Credentials, TlsError};
-use kiln_apiserver::{Limits, Server, router};
+use kiln_apiserver::{Limits, Server, Settings, router};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use tasks::Tasks;
+
 pub mod definitions;
+mod folder;
 mod kubeconfig;
+pub mod policy;
+mod systemd;
+mod tasks;
 pub mod world;
+
+/// What is sealed on the disk.
+const SEALED_COLLECTIONS: [&str; 1] = ["secrets"];
+/// The key that is made when none is named.
+const OWN_KEY: &str = "encryption.key";
 
 /// What the hub is told.
 #[derive(Debug, Clone)]
@@ -29,6 +43,14 @@ pub struct HubConfig {
     pub listen: SocketAddr,
     /// More names for the server's certificate.
     pub tls_names: Vec<String>,
+    /// Where the key of sealed objects comes from; without, it is made in the data folder.
+    pub unlock: Option<Unlock>,
+    /// The key before that one.
+    pub previous: Option<Unlock>,
+    /// How large the audit log becomes.
+    pub audit: AuditLimits,
+    /// How long requests may take after the hub was asked to end.
+    pub shutdown: Duration,
 }
 
 /// The hub answers from now on.
@@ -40,7 +62,7 @@ pub struct Ready {
     pub kubeconfig: PathBuf,
 }
 
-/// Why the hub did not start.
+/// Why the hub did not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
     /// The data folder cannot be used.
@@ -65,12 +87,16 @@ pub enum HubError {
     /// TLS was not set up.
     #[error("TLS was not set up")]
     Tls(#[from] TlsError),
+    /// Something that must not end has ended.
+    #[error("the hub ended because one of its tasks did: {0}")]
+    Ended(String),
 }
 
 /// Starts the hub, says when it answers, and ends it on SIGTERM or SIGINT.
 pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), HubError> {
-    make_private_folder(&config.data_dir)?;
-    let server = Server::open(&config.data_dir, Tokens::default(), Limits::default()).await?;
+    folder::make_private(&config.data_dir)
+        .map_err(|source| HubError::DataDir { path: config.data_dir.clone(), source })?;
+    let server = Server::open_with(&config.data_dir, settings(config)?).await?;
     let authority = Authority::open(&config.data_dir)?;
     let listen_error = |source| HubError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).await.map_err(listen_error)?;
@@ -78,19 +104,48 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
     let tls = authority.server_config(&certificate_names(address.ip(), &config.tls_names))?;
     let kubeconfig = write_kubeconfig(config, &authority, address)?;
     let mut terminated = signal(SignalKind::terminate()).map_err(listen_error)?;
-    let janitor = tokio::spawn(Arc::clone(&server).run_janitor());
-    let serving = tokio::spawn(tls::serve(listener, router(Arc::clone(&server)), tls, server.stopping()));
+
+    let mut tasks = Tasks::default();
+    tasks.spawn("garbage collection", Arc::clone(&server).run_janitor());
+    tasks.spawn("API", tls::serve_bounded(Arc::clone(&server), listener, router(Arc::clone(&server)), tls));
+
     ready(&Ready { address, kubeconfig });
-    tokio::select! {
-        _ = terminated.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
+    systemd::tell(systemd::State::Ready);
+    let ended = tokio::select! {
+        _ = terminated.recv() => None,
+        _ = tokio::signal::ctrl_c() => None,
+        task = tasks.first_ended() => Some(task),
+    };
+    systemd::tell(systemd::State::Stopping);
+    tracing::info!("stopping; requests that have begun have {} s", config.shutdown.as_secs());
     // Watches end first, then the requests that have begun, then the store.
     server.stop();
-    let _ = serving.await;
-    let _ = janitor.await;
+    // The listener ends by itself when the time is over; the rest is for those that do not.
+    if !tasks.all_ended(config.shutdown + Duration::from_secs(2)).await {
+        tracing::warn!("some tasks did not end in time");
+    }
     server.close().await;
-    Ok(())
+    ended.map_or(Ok(()), |task| Err(HubError::Ended(task)))
+}
+
+fn settings(config: &HubConfig) -> Result<Settings, HubError> {
+    let audit_path = config.data_dir.join("audit.log");
+    let audit = AuditLog::open(&audit_path, config.audit)
+        .map_err(|source| HubError::DataDir { path: audit_path.clone(), source })?;
+    let own_key = || Unlock::KeyFile { path: config.data_dir.join(OWN_KEY), make: true };
+    let mut limits = Limits::default();
+    limits.connections.last_requests = config.shutdown;
+    Ok(Settings {
+        limits,
+        policy: policy::policy(),
+        secrecy: Some(Secrecy {
+            collections: SEALED_COLLECTIONS.map(String::from).into(),
+            unlock: config.unlock.clone().unwrap_or_else(own_key),
+            previous: config.previous.clone(),
+        }),
+        audit: Some(audit),
+        ..Settings::default()
+    })
 }
 
 /// What clients may call the server.
@@ -117,21 +172,6 @@ fn write_kubeconfig(config: &HubConfig, authority: &Authority, address: SocketAd
     let url = format!("https://{host}:{}", address.port());
     let path = config.data_dir.join("kubeconfig");
     let text = kubeconfig::render(&url, authority.certificate(), &certificate, &key);
-    write_private(&path, &text).map_err(|source| HubError::DataDir { path: path.clone(), source })?;
+    folder::write_private(&path, &text).map_err(|source| HubError::DataDir { path: path.clone(), source })?;
     Ok(path)
-}
-
-fn make_private_folder(path: &Path) -> Result<(), HubError> {
-    let failed = |source| HubError::DataDir { path: path.to_owned(), source };
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(failed)
-}
-
-/// Under a temporary name first, so that nobody reads half of it.
-fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    let temporary = path.with_extension("new");
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)
 }

@@ -1,41 +1,128 @@
 //! `kiln serve`: the hub in one process, until it is asked to stop.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use anyhow::{Context, anyhow};
 use clap::Args;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::Outcome;
+use super::check::ReportFormat;
 use super::output::{Failure, complain};
-use crate::hub::{self, HubConfig};
+use super::report;
+use crate::hub::{self, HubError};
+use config::{Layer, Settled};
 
-/// What `kiln serve` takes.
+pub mod config;
+
+/// What `kiln serve` takes. Every setting can also be a variable or in the file: the flag counts, then the variable.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
     /// Folder for state, keys and the administrator's kubeconfig; made with mode 0700 if it does not exist
+    /// [KILN_DATA_DIR, dataDir]
     #[arg(long, value_name = "DIR")]
-    data_dir: PathBuf,
-    /// Address and port of the API (HTTPS); port 0 takes a free one
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443")]
-    listen: SocketAddr,
-    /// Name or address clients use, besides the one listened on; may be repeated
+    data_dir: Option<PathBuf>,
+    /// Address and port of the API (HTTPS); port 0 takes a free one [KILN_LISTEN, listen; 127.0.0.1:6443]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<String>,
+    /// Name or address clients use, besides the one listened on; may be repeated [KILN_TLS_NAMES, tlsNames]
     #[arg(long, value_name = "NAME")]
     tls_name: Vec<String>,
+    /// YAML file with settings [KILN_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Key that seals Secrets on the disk: 32 bytes in base64, mode 0600; made if nothing is sealed yet
+    /// [KILN_ENCRYPTION_KEY_FILE, encryptionKeyFile; DIR/encryption.key]
+    #[arg(long, value_name = "FILE", conflicts_with = "encryption_passphrase_file")]
+    encryption_key_file: Option<PathBuf>,
+    /// Passphrase instead of a key, at least 12 bytes [KILN_ENCRYPTION_PASSPHRASE_FILE, encryptionPassphraseFile]
+    #[arg(long, value_name = "FILE")]
+    encryption_passphrase_file: Option<PathBuf>,
+    /// The key until now: Secrets are sealed anew with the new one [KILN_PREVIOUS_KEY_FILE, previousKeyFile]
+    #[arg(long, value_name = "FILE", conflicts_with = "previous_passphrase_file")]
+    previous_key_file: Option<PathBuf>,
+    /// The passphrase until now [KILN_PREVIOUS_PASSPHRASE_FILE, previousPassphraseFile]
+    #[arg(long, value_name = "FILE")]
+    previous_passphrase_file: Option<PathBuf>,
+    /// MiB of DIR/audit.log, after which a new file is begun [KILN_AUDIT_MEGABYTES, auditMegabytes; 64]
+    #[arg(long, value_name = "MIB")]
+    audit_megabytes: Option<u64>,
+    /// Old files of the audit log that are kept [KILN_AUDIT_KEEP, auditKeep; 5]
+    #[arg(long, value_name = "NUMBER")]
+    audit_keep: Option<usize>,
+    /// How long requests may take after the hub was asked to stop [KILN_SHUTDOWN_SECONDS, shutdownSeconds; 5]
+    #[arg(long, value_name = "SECONDS")]
+    shutdown_seconds: Option<u64>,
+    /// What is logged: error, warn, info, debug or trace [KILN_LOG, log; info]
+    #[arg(long, value_name = "LEVEL")]
+    log: Option<String>,
 }
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(args: &ServeArgs) -> Result<Outcome, Failure> {
-    let config = HubConfig { data_dir: args.data_dir.clone(), listen: args.listen, tls_names: args.tls_name.clone() };
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
+    let Some(Settled { hub: config, log }) = settle(args)? else { return Ok(Outcome::Refused) };
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).with_max_level(log).init();
+    raise_file_limit();
     let runtime = tokio::runtime::Runtime::new()?;
-    runtime.block_on(hub::run(&config, |ready| {
+    let ended = runtime.block_on(hub::run(&config, |ready| {
         complain(&format!(
             "kiln {} serves https://{}\n  kubectl --kubeconfig {} get namespaces\n",
             env!("CARGO_PKG_VERSION"),
             ready.address,
             ready.kubeconfig.display()
         ));
-    }))?;
+    }));
+    match ended {
+        Ok(()) => {}
+        // A wrong or missing key is for whoever started it to repair; nothing was changed.
+        Err(error @ HubError::Store(kiln_apiserver::store::OpenError::Key(_))) => return Err(Failure::refused(error)),
+        Err(error) => return Err(error.into()),
+    }
     complain("kiln stopped; everything acknowledged is on the disk\n");
     Ok(Outcome::Done)
+}
+
+/// None when the file has mistakes, which have been printed.
+fn settle(args: &ServeArgs) -> Result<Option<Settled>, Failure> {
+    let flags = Layer {
+        data_dir: args.data_dir.clone(),
+        listen: args.listen.clone(),
+        tls_names: Some(args.tls_name.clone()).filter(|names| !names.is_empty()),
+        encryption_key_file: args.encryption_key_file.clone(),
+        encryption_passphrase_file: args.encryption_passphrase_file.clone(),
+        previous_key_file: args.previous_key_file.clone(),
+        previous_passphrase_file: args.previous_passphrase_file.clone(),
+        audit_megabytes: args.audit_megabytes,
+        audit_keep: args.audit_keep,
+        shutdown_seconds: args.shutdown_seconds,
+        log: args.log.clone(),
+    };
+    let variable = |name: &str| std::env::var(name).ok();
+    let environment = Layer::parse_environment(variable).map_err(|why| Failure::refused(anyhow!(why)))?;
+    let path = args.config.clone().or_else(|| std::env::var_os("KILN_CONFIG").map(PathBuf::from));
+    let file = match path {
+        None => Layer::default(),
+        Some(path) => {
+            let text = std::fs::read_to_string(&path)
+                .with_context(|| format!("cannot read the configuration file `{}`", path.display()))
+                .map_err(Failure::refused)?;
+            let (layer, sources, findings) = Layer::parse_file(&path.display().to_string(), &text);
+            if !findings.is_empty() {
+                report::print(&sources, &findings, ReportFormat::Human)?;
+                complain("kiln does not start: the configuration file has mistakes\n");
+                return Ok(None);
+            }
+            layer
+        }
+    };
+    flags.over(environment).over(file).settle().map(Some).map_err(|why| Failure::refused(anyhow!(why)))
+}
+
+/// As many connections as the system allows: the usual soft limit of 1,024 files is less than a fleet of hosts.
+fn raise_file_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(soft, hard)| if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) });
+    if let Err(error) = raised {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
 }

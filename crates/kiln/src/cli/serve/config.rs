@@ -1,0 +1,240 @@
+//! What `kiln serve` is told, from three places: flags, then variables of the environment, then the file.
+//!
+//! Each place is a [`Layer`]; the first that says something about a setting is right. Pure but for reading the file,
+//! which the caller does. A name the file misspells is a mistake, not a setting that silently does nothing.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kiln_apiserver::audit::AuditLimits;
+use kiln_apiserver::secrecy::Unlock;
+use kiln_core::diagnostic::Diagnostic;
+use kiln_core::document::read;
+use kiln_core::document::yaml::parse_yaml;
+use kiln_core::source::SourceMap;
+use serde::Deserialize;
+
+use crate::hub::HubConfig;
+
+/// What one place says.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Layer {
+    /// State, keys and kubeconfig.
+    pub data_dir: Option<PathBuf>,
+    /// Address and port.
+    pub listen: Option<String>,
+    /// More names for the certificate.
+    pub tls_names: Option<Vec<String>>,
+    /// Key of sealed objects.
+    pub encryption_key_file: Option<PathBuf>,
+    /// Or a passphrase.
+    pub encryption_passphrase_file: Option<PathBuf>,
+    /// The key before.
+    pub previous_key_file: Option<PathBuf>,
+    /// Or the passphrase before.
+    pub previous_passphrase_file: Option<PathBuf>,
+    /// MiB of one file of the audit log.
+    pub audit_megabytes: Option<u64>,
+    /// Old files of it.
+    pub audit_keep: Option<usize>,
+    /// For requests that have begun.
+    pub shutdown_seconds: Option<u64>,
+    /// `error`, `warn`, `info`, `debug` or `trace`.
+    pub log: Option<String>,
+}
+
+/// Everything settled.
+#[derive(Debug, Clone)]
+pub struct Settled {
+    /// For the hub.
+    pub hub: HubConfig,
+    /// What is logged.
+    pub log: tracing::Level,
+}
+
+/// Where the API listens when nobody says.
+const LISTEN: &str = "127.0.0.1:6443";
+/// How long requests may take at the end when nobody says.
+const SHUTDOWN: u64 = 5;
+
+impl Layer {
+    /// Reads the file. All findings are mistakes.
+    pub fn parse_file(name: &str, text: &str) -> (Layer, SourceMap, Vec<Diagnostic>) {
+        let mut sources = SourceMap::default();
+        let file = sources.add(name, text);
+        let (documents, mut findings) = parse_yaml(file, sources.file(file));
+        let layer = documents.first().and_then(|document| read(document, &mut findings)).unwrap_or_default();
+        (layer, sources, findings)
+    }
+
+    /// Reads the variables.
+    pub fn parse_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Layer, String> {
+        let text = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let path = |name: &str| text(name).map(PathBuf::from);
+        let number = |name: &str| {
+            let parse = |value: String| {
+                value.parse::<u64>().map_err(|_| format!("the variable {name} must be a number, not {value:?}"))
+            };
+            text(name).map(parse).transpose()
+        };
+        Ok(Layer {
+            data_dir: path("KILN_DATA_DIR"),
+            listen: text("KILN_LISTEN"),
+            tls_names: text("KILN_TLS_NAMES").map(|names| {
+                names.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+            }),
+            encryption_key_file: path("KILN_ENCRYPTION_KEY_FILE"),
+            encryption_passphrase_file: path("KILN_ENCRYPTION_PASSPHRASE_FILE"),
+            previous_key_file: path("KILN_PREVIOUS_KEY_FILE"),
+            previous_passphrase_file: path("KILN_PREVIOUS_PASSPHRASE_FILE"),
+            audit_megabytes: number("KILN_AUDIT_MEGABYTES")?,
+            audit_keep: number("KILN_AUDIT_KEEP")?.and_then(|number| usize::try_from(number).ok()),
+            shutdown_seconds: number("KILN_SHUTDOWN_SECONDS")?,
+            log: text("KILN_LOG"),
+        })
+    }
+
+    /// This layer, and below it another.
+    #[must_use]
+    pub fn over(self, below: Layer) -> Layer {
+        // A key named above replaces a passphrase named below, and the other way round.
+        let own_key = self.encryption_key_file.is_some() || self.encryption_passphrase_file.is_some();
+        let own_previous = self.previous_key_file.is_some() || self.previous_passphrase_file.is_some();
+        let unless = |own: bool, below: Option<PathBuf>| below.filter(|_| !own);
+        Layer {
+            data_dir: self.data_dir.or(below.data_dir),
+            listen: self.listen.or(below.listen),
+            tls_names: self.tls_names.or(below.tls_names),
+            encryption_key_file: self.encryption_key_file.or(unless(own_key, below.encryption_key_file)),
+            encryption_passphrase_file: self
+                .encryption_passphrase_file
+                .or(unless(own_key, below.encryption_passphrase_file)),
+            previous_key_file: self.previous_key_file.or(unless(own_previous, below.previous_key_file)),
+            previous_passphrase_file: self
+                .previous_passphrase_file
+                .or(unless(own_previous, below.previous_passphrase_file)),
+            audit_megabytes: self.audit_megabytes.or(below.audit_megabytes),
+            audit_keep: self.audit_keep.or(below.audit_keep),
+            shutdown_seconds: self.shutdown_seconds.or(below.shutdown_seconds),
+            log: self.log.or(below.log),
+        }
+    }
+
+    /// Fills in what nobody said; refuses what makes no sense.
+    pub fn settle(self) -> Result<Settled, String> {
+        let data_dir = self.data_dir.ok_or(
+            "no data folder: give --data-dir DIR, set KILN_DATA_DIR, or write dataDir into the configuration file",
+        )?;
+        let listen = self.listen.unwrap_or_else(|| LISTEN.into());
+        let listen: SocketAddr = listen
+            .parse()
+            .map_err(|_| format!("listen: {listen:?} is not an address and a port, such as 127.0.0.1:6443"))?;
+        let unlock = choose("encryption", self.encryption_key_file, self.encryption_passphrase_file, true)?;
+        let previous = choose("previous", self.previous_key_file, self.previous_passphrase_file, false)?;
+        let audit = AuditLimits::default();
+        let megabytes = self.audit_megabytes.unwrap_or(audit.bytes >> 20);
+        if !(1..=1 << 20).contains(&megabytes) {
+            return Err(format!("auditMegabytes: {megabytes} is outside 1-1048576"));
+        }
+        let keep = self.audit_keep.unwrap_or(audit.keep);
+        if keep > 1000 {
+            return Err(format!("auditKeep: {keep} is more than 1000"));
+        }
+        let seconds = self.shutdown_seconds.unwrap_or(SHUTDOWN);
+        if seconds > 3600 {
+            return Err(format!("shutdownSeconds: {seconds} is more than 3600"));
+        }
+        let log = self.log.unwrap_or_else(|| "info".into());
+        let log = log.parse().map_err(|_| format!("log: {log:?} is not one of error, warn, info, debug, trace"))?;
+        Ok(Settled {
+            hub: HubConfig {
+                data_dir,
+                listen,
+                tls_names: self.tls_names.unwrap_or_default(),
+                unlock,
+                previous,
+                audit: AuditLimits { bytes: megabytes << 20, keep },
+                shutdown: Duration::from_secs(seconds),
+            },
+            log,
+        })
+    }
+}
+
+fn choose(what: &str, key: Option<PathBuf>, passphrase: Option<PathBuf>, make: bool) -> Result<Option<Unlock>, String> {
+    match (key, passphrase) {
+        (None, None) => Ok(None),
+        (Some(path), None) => Ok(Some(Unlock::KeyFile { path, make })),
+        (None, Some(path)) => Ok(Some(Unlock::PassphraseFile { path })),
+        (Some(_), Some(_)) => Err(format!("{what}: there is a key file and a passphrase file; name one of them")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layer(data_dir: &str, listen: Option<&str>) -> Layer {
+        Layer { data_dir: Some(data_dir.into()), listen: listen.map(str::to_owned), ..Layer::default() }
+    }
+
+    #[test]
+    fn flags_win_over_the_environment_and_that_over_the_file() {
+        let (file, _, findings) = Layer::parse_file(
+            "kiln.yaml",
+            "dataDir: /file\nlisten: 0.0.0.0:1\ntlsNames: [a, b]\nauditKeep: 2\nencryptionPassphraseFile: /p\nlog: debug\n",
+        );
+        assert_eq!(findings, []);
+        let variables = |name: &str| match name {
+            "KILN_DATA_DIR" => Some("/variable".to_owned()),
+            "KILN_LISTEN" => Some("127.0.0.1:2".to_owned()),
+            "KILN_ENCRYPTION_KEY_FILE" => Some("/k".to_owned()),
+            "KILN_AUDIT_KEEP" => Some(String::new()),
+            _ => None,
+        };
+        let environment = Layer::parse_environment(variables).unwrap();
+        let settled = layer("/flag", None).over(environment).over(file).settle().unwrap();
+        assert_eq!(settled.hub.data_dir, PathBuf::from("/flag"));
+        assert_eq!(settled.hub.listen.to_string(), "127.0.0.1:2");
+        assert_eq!(settled.hub.tls_names, ["a", "b"]);
+        assert_eq!(settled.hub.audit, AuditLimits { bytes: 64 << 20, keep: 2 });
+        assert_eq!(settled.hub.unlock, Some(Unlock::KeyFile { path: "/k".into(), make: true }));
+        assert_eq!((settled.hub.shutdown, settled.log), (Duration::from_secs(5), tracing::Level::DEBUG));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_its_name() {
+        let both = Layer {
+            encryption_key_file: Some("/k".into()),
+            encryption_passphrase_file: Some("/p".into()),
+            ..layer("/d", None)
+        };
+        for (layer, expected) in [
+            (
+                Layer::default(),
+                "no data folder: give --data-dir DIR, set KILN_DATA_DIR, or write dataDir into the configuration file",
+            ),
+            (layer("/d", Some("6443")), "listen: \"6443\" is not an address and a port, such as 127.0.0.1:6443"),
+            (both, "encryption: there is a key file and a passphrase file; name one of them"),
+            (Layer { audit_megabytes: Some(0), ..layer("/d", None) }, "auditMegabytes: 0 is outside 1-1048576"),
+            (
+                Layer { log: Some("loud".into()), ..layer("/d", None) },
+                "log: \"loud\" is not one of error, warn, info, debug, trace",
+            ),
+        ] {
+            assert_eq!(layer.settle().unwrap_err(), expected);
+        }
+        let number = Layer::parse_environment(|name| (name == "KILN_SHUTDOWN_SECONDS").then(|| "soon".into()));
+        assert_eq!(number.unwrap_err(), "the variable KILN_SHUTDOWN_SECONDS must be a number, not \"soon\"");
+    }
+
+    #[test]
+    fn a_misspelt_name_in_the_file_is_a_mistake_at_its_place() {
+        let (_, sources, findings) =
+            Layer::parse_file("kiln.yaml", "dataDir: /d\nlistne: 127.0.0.1:1\nauditKeep: many\n");
+        let lines: Vec<u32> = findings.iter().map(|finding| sources.line_column(finding.at.unwrap()).line).collect();
+        assert_eq!(lines, [2, 3], "{findings:?}");
+    }
+}
