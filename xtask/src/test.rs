@@ -3,10 +3,10 @@
 //! Installs the real programs that tests compare against when it may (root and apt-get); where it may not, each test
 //! that needs a missing one says so in a line of its own and is skipped.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::{execute, fuzz, generate, kubectl, tidy};
 
@@ -75,9 +75,14 @@ pub fn run(fuzz_seconds: u32) -> Result<()> {
     Ok(())
 }
 
-/// Builds the real coreos-installer once into the target folder.
+/// Builds the real coreos-installer once into the target folder, and keeps the layouts of real ISOs that its source has.
 pub fn build_coreos_installer() -> Result<()> {
-    if !Path::new("target/oracles/bin/coreos-installer").exists() {
+    let layouts = Path::new("target/oracles/iso-layouts");
+    if Path::new("target/oracles/bin/coreos-installer").exists() && !layouts.exists() {
+        // Built long ago: the source may still be there.
+        let _ = copy_iso_layouts(layouts);
+    }
+    if !Path::new("target/oracles/bin/coreos-installer").exists() || !layouts.exists() {
         let mut install = Command::new("cargo");
         install.args([
             "install",
@@ -87,9 +92,32 @@ pub fn build_coreos_installer() -> Result<()> {
             "--locked",
             "--root",
             "target/oracles",
+            "--force",
         ]);
         execute(&mut install)?;
+        copy_iso_layouts(layouts)?;
     }
+    Ok(())
+}
+
+/// `cargo install` leaves the source it built in cargo's registry.
+fn copy_iso_layouts(target: &Path) -> Result<()> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))).unwrap_or_default();
+    let sources = home.join("registry/src");
+    let registries = std::fs::read_dir(&sources).with_context(|| format!("cannot read `{}`", sources.display()))?;
+    let folder = registries
+        .flatten()
+        .map(|registry| registry.path().join(format!("coreos-installer-{COREOS_INSTALLER}/fixtures/iso")))
+        .find(|folder| folder.is_dir())
+        .with_context(|| format!("no source of coreos-installer {COREOS_INSTALLER} in `{}`", sources.display()))?;
+    let unfinished = target.with_extension("unfinished");
+    std::fs::create_dir_all(&unfinished)?;
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        std::fs::copy(entry.path(), unfinished.join(entry.file_name()))?;
+    }
+    std::fs::rename(unfinished, target)?;
     Ok(())
 }
 

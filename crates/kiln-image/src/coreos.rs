@@ -17,9 +17,9 @@ use crate::bls::{self, BootEntry};
 use crate::ext4::{Ext4, FileKind};
 use crate::gpt::{Gpt, Partition};
 use crate::initrd::appended::find_appended;
-use crate::{ImageError, NamedFile, ReadAt, Window};
+use crate::{Carried, ImageError, NamedFile, ReadAt, Window};
 
-pub use edit::{BootEdit, Part, plan_customization, plan_edit};
+pub use edit::{BootEdit, Edited, Part, plan_customization, plan_edit};
 pub use layout::{CopyNetwork, KnownInitramfs};
 
 /// Where network files lie on the boot partition.
@@ -39,6 +39,8 @@ const SMALL: u64 = 1 << 20;
 const IGNITION_LIMIT: u64 = 64 << 20;
 /// More network files than NetworkManager would ever be given.
 const NETWORK_FILES: usize = 10_000;
+/// All network files together. A file that is a hole claims any size and takes no room.
+const NETWORK_BYTES: usize = 16 << 20;
 
 /// What is on a disk.
 #[derive(Debug, Clone)]
@@ -106,6 +108,17 @@ impl BootFacts {
             }
         }
         paths
+    }
+
+    /// The kernel arguments of the newest entry.
+    pub fn kargs(&self) -> Vec<String> {
+        let newest = self.entries.last();
+        newest.map(|(_, entry)| entry.kargs().iter().map(|&karg| karg.to_owned()).collect()).unwrap_or_default()
+    }
+
+    /// What is in the image that not everybody may read.
+    pub fn carried(&self) -> Carried {
+        Carried { network: self.all_network(), config: self.ignition.is_some() }
     }
 
     /// Every network file in the image, each once.
@@ -245,6 +258,7 @@ fn read_entries<D: ReadAt>(fs: &Ext4<D>) -> Result<Vec<(String, BootEntry)>, Ima
 
 fn read_network<D: ReadAt>(fs: &Ext4<D>) -> Result<Vec<NamedFile>, ImageError> {
     let mut files = Vec::new();
+    let mut total = 0;
     if !fs.exists(NETWORK_DIR)? {
         return Ok(files);
     }
@@ -253,7 +267,12 @@ fn read_network<D: ReadAt>(fs: &Ext4<D>) -> Result<Vec<NamedFile>, ImageError> {
             return Err(ImageError::damaged(NETWORK_DIR, format!("it has more than {NETWORK_FILES} files")));
         }
         let path = [NETWORK_DIR.as_bytes(), b"/", &found.name].concat();
-        files.push(NamedFile { name: found.text(), bytes: fs.read_file(path, SMALL)? });
+        let bytes = fs.read_file(path, SMALL)?;
+        total += bytes.len();
+        if total > NETWORK_BYTES {
+            return Err(ImageError::damaged(NETWORK_DIR, format!("its files have more than {NETWORK_BYTES} bytes")));
+        }
+        files.push(NamedFile { name: found.text(), bytes });
     }
     files.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(files)

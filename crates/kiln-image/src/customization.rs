@@ -54,6 +54,34 @@ impl fmt::Debug for Customization {
     }
 }
 
+/// What an image holds that not everybody may read: whoever has the image has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Network files, in which there may be passwords.
+    pub network: Vec<NamedFile>,
+    /// Whether there is an Ignition config, or anything else that an installer put there.
+    pub config: bool,
+}
+
+impl Carried {
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.network.is_empty() && !self.config
+    }
+
+    /// What a wish brings.
+    pub fn of(wish: &Customization) -> Carried {
+        Carried { network: wish.network.clone(), config: wish.ignition.is_some() }
+    }
+
+    /// Both.
+    pub fn and(mut self, other: Carried) -> Carried {
+        self.network.extend(other.network);
+        self.config |= other.config;
+        self
+    }
+}
+
 /// What a keyfile's name may not exceed: the longest file name of ext4 and of the node's tmpfs.
 const LONGEST_NAME: usize = 255;
 

@@ -7,15 +7,17 @@
 //! Not here: files, names and progress bars; and xz and zstd, which are inflated before they come here.
 
 mod derive;
-mod disk;
-mod gz;
+pub(crate) mod disk;
+pub(crate) mod gz;
+pub(crate) mod initrd;
+
+use std::collections::BTreeMap;
 
 use crate::compression::Compression;
 use crate::format::{Content, Format};
-use crate::initrd::appended::{append_member, find_appended, original_length};
-use crate::initrd::{self, IGNITION_PATH};
+use crate::initrd::Embedded;
 use crate::live_iso::LiveIso;
-use crate::{Composed, Customization, ImageError, ReadAt, Segment, cpio};
+use crate::{Carried, Composed, Customization, ImageError, ReadAt, Segment};
 
 /// What is done to an image.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +43,24 @@ pub struct Composition<'a> {
     pub notes: Vec<String>,
     /// Whether these bytes are, or remember, the original.
     pub original: Original,
+    /// What is in them that not everybody may read.
+    pub carries: Carried,
+    /// Which bytes of the file they are, where they are ranges of it: a copy of these ranges need not be read.
+    pub segments: Option<Vec<Segment>>,
+}
+
+impl<'a> Composition<'a> {
+    /// Ranges of a file and bytes between.
+    fn of(
+        file: Bytes<'a>,
+        segments: Vec<Segment>,
+        notes: Vec<String>,
+        original: Original,
+        carries: Carried,
+    ) -> Result<Self, ImageError> {
+        let image = Box::new(Composed::new(file, segments.clone()).map_err(ImageError::read("image"))?);
+        Ok(Composition { image, packing: Packing::AsIs, notes, original, carries, segments: Some(segments) })
+    }
 }
 
 /// How the bytes of a composition are written.
@@ -57,6 +77,8 @@ pub enum Packing {
 pub enum Original {
     /// It is the original, byte for byte.
     Same,
+    /// The disk in it is the original, byte for byte; the compression around it is not.
+    SameDisk,
     /// The original can be had again from it, byte for byte.
     Remembered,
     /// The changes can be taken out of it again, but its bytes will differ from the original's.
@@ -80,7 +102,7 @@ pub fn plan<'a>(
         (Compression::None, Content::RawDisk) => disk::plan_raw(Box::new(file), change),
         (Compression::None, Content::Qcow2) => disk::plan_qcow2(Box::new(file), change),
         (Compression::None, Content::Iso) => plan_iso(file, change),
-        (Compression::None, Content::Initrd) => plan_initrd(file, change),
+        (Compression::None, Content::Initrd) => initrd::plan(file, change),
         (Compression::Gzip, Content::RawDisk | Content::Qcow2) => gz::plan(file, format.content, change, progress),
         (compression, content) => Err(ImageError::refused(
             "image",
@@ -92,69 +114,15 @@ pub fn plan<'a>(
 
 fn plan_iso<'a>(file: &'a (impl ReadAt + Sync), change: Change<'_>) -> Result<Composition<'a>, ImageError> {
     let iso = LiveIso::open(file)?;
-    let plan = match change {
-        Change::Customize(wish) => iso.plan(wish)?,
-        Change::RemoveNetwork => iso.plan_without_network()?,
-        Change::Reset => iso.plan_reset()?,
+    let (plan, carries) = match change {
+        // The area is cleared first: nothing of what was there before stays.
+        Change::Customize(wish) => (iso.plan(wish)?, Carried::of(wish)),
+        Change::RemoveNetwork => {
+            let kept = Embedded { network: BTreeMap::new(), ..iso.embedded()? };
+            (iso.plan_without_network()?, initrd::carried(&kept))
+        }
+        Change::Reset => (iso.plan_reset()?, Carried::default()),
     };
     let original = if matches!(change, Change::Reset) { Original::Same } else { Original::Remembered };
-    Ok(Composition {
-        image: composed(Box::new(file), plan.segments())?,
-        packing: Packing::AsIs,
-        notes: plan.notes,
-        original,
-    })
-}
-
-fn plan_initrd<'a>(file: &'a (impl ReadAt + Sync), change: Change<'_>) -> Result<Composition<'a>, ImageError> {
-    let mut length = original_length(file)?.unwrap_or(file.len());
-    let mut notes = Vec::new();
-    let mut original = Original::Remembered;
-    let appended = find_appended(file)?;
-    let mut files: Vec<cpio::File> = Vec::new();
-    match change {
-        Change::Customize(wish) => files = initrd_files(wish)?,
-        Change::Reset | Change::RemoveNetwork => {
-            if matches!(change, Change::RemoveNetwork) {
-                let mut kept = initrd::Embedded::default();
-                for member in &appended {
-                    kept.ignition = member.embedded.ignition.clone().or(kept.ignition);
-                    kept.other.extend(member.embedded.other.clone());
-                }
-                files = kept.files();
-            } else {
-                original = Original::Same;
-            }
-            // What another installer appended ends where it ends; nobody wrote down what was there before.
-            if let Some(foreign) = appended.iter().find(|member| !member.own) {
-                length = length.min(foreign.range.start);
-                notes.push("another installer's archive was taken off the end".to_owned());
-            }
-        }
-    }
-    let mut segments = vec![Segment::Base(0..length)];
-    if !files.is_empty() {
-        segments.push(Segment::Own(append_member(length, &files)?));
-    }
-    Ok(Composition { image: composed(Box::new(file), segments)?, packing: Packing::AsIs, notes, original })
-}
-
-fn initrd_files(wish: &Customization) -> Result<Vec<cpio::File>, ImageError> {
-    let Customization { network, ignition, append_kargs, delete_kargs, firstboot_kargs } = wish;
-    if let Some(karg) = append_kargs.iter().chain(delete_kargs).chain(firstboot_kargs).next() {
-        return Err(ImageError::refused(
-            format!("kernel argument `{karg}`"),
-            "an initrd has no kernel arguments; whoever loads it gives them",
-            "write it into the boot loader's configuration, e.g. the `kernel` line of iPXE",
-        ));
-    }
-    let network = network
-        .iter()
-        .map(|file| cpio::File::private(format!("{}{}", initrd::NETWORK_DIR, file.name), file.bytes.clone()));
-    let ignition = ignition.iter().map(|config| cpio::File::private(IGNITION_PATH, config.clone()));
-    Ok(ignition.chain(network).collect())
-}
-
-fn composed<'a>(base: Bytes<'a>, segments: Vec<Segment>) -> Result<Bytes<'a>, ImageError> {
-    Ok(Box::new(Composed::new(base, segments).map_err(ImageError::read("image"))?))
+    Composition::of(Box::new(file), plan.segments(), plan.notes, original, carries)
 }

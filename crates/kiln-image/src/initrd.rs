@@ -23,7 +23,7 @@ const INFLATED_LIMIT: u64 = 8 << 30;
 /// The largest file that is taken out: an Ignition config or a keyfile.
 const FILE_LIMIT: u64 = 64 << 20;
 /// All files that are taken out together.
-const FILES_LIMIT: u64 = 256 << 20;
+const FILES_LIMIT: u64 = 64 << 20;
 
 /// Where NetworkManager keyfiles for the first boot lie in an initrd.
 pub const NETWORK_DIR: &str = "etc/coreos-firstboot-network/";
@@ -178,6 +178,12 @@ impl Embedded {
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
         self.ignition.is_none() && self.network.is_empty() && self.other.is_empty()
+    }
+
+    /// How many bytes its files have.
+    pub fn byte_count(&self) -> usize {
+        let Embedded { ignition, network, other } = self;
+        ignition.iter().chain(network.values()).chain(other.values()).map(Vec::len).sum()
     }
 
     /// As files of an archive, readable by root only.

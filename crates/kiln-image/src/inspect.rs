@@ -11,7 +11,7 @@ use crate::format::{Content, Format};
 use crate::gpt::Gpt;
 use crate::gz_index::GzDisk;
 use crate::initrd::appended::find_appended;
-use crate::kargs_line;
+use crate::kargs_line::{self, missing};
 use crate::live_iso::LiveIso;
 use crate::qcow2::{self, Qcow2};
 use crate::{Composed, ImageError, NamedFile, Patched, ReadAt, splice, undo};
@@ -293,7 +293,7 @@ fn inspect_disk(file: &impl ReadAt, format: Format, inspection: &mut Inspection)
         });
         inspection.customized = customized(&facts.boot);
         if let Some(original) = original {
-            let (before, after) = (kargs(&coreos::probe(&original)?.boot), kargs(&facts.boot));
+            let (before, after) = (coreos::probe(&original)?.boot.kargs(), facts.boot.kargs());
             inspection.customized.appended_kernel_arguments = missing(&after, &before);
             inspection.customized.deleted_kernel_arguments = missing(&before, &after);
             inspection.customized.remembers_original = true;
@@ -342,17 +342,6 @@ fn disk(facts: DiskFacts, copy_network: CopyNetwork) -> Disk {
         platforms: boot.platforms.clone(),
         boot_entries: entries.collect(),
     }
-}
-
-fn kargs(boot: &BootFacts) -> Vec<String> {
-    boot.entries
-        .last()
-        .map(|(_, entry)| entry.kargs().iter().map(|&karg| karg.to_owned()).collect())
-        .unwrap_or_default()
-}
-
-fn missing(of: &[String], from: &[String]) -> Vec<String> {
-    of.iter().filter(|karg| !from.contains(karg)).cloned().collect()
 }
 
 fn inspect_iso(file: &impl ReadAt, inspection: &mut Inspection) -> Result<(), ImageError> {

@@ -34,6 +34,11 @@ pub fn split(line: &str) -> Vec<&str> {
     .collect()
 }
 
+/// Words of one list that another one lacks.
+pub fn missing(of: &[String], from: &[String]) -> Vec<String> {
+    of.iter().filter(|karg| !from.contains(karg)).cloned().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -33,7 +33,7 @@ pub mod splice;
 pub mod store;
 pub mod undo;
 
-pub use customization::{Customization, NamedFile};
+pub use customization::{Carried, Customization, NamedFile};
 pub use error::ImageError;
 pub use patch::{Patch, Patched};
 pub use read_at::{ReadAt, Seekable, Window};

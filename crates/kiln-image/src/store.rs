@@ -7,6 +7,7 @@
 //! bases/NAME/shared          bytes that replace a part of the base in the images of all hosts
 //! bases/NAME/prepared        what composing needs, so that the base itself need not be read or inflated
 //! hosts/HOST/BASE.image      one line of JSON (size, sha256, list of pieces), then the host's own bytes
+//! hosts/HOST/BASE.sha256     entity tag and sha256, where the sum was taken after composing
 //! ```
 //!
 //! Folders are 0700 and files 0600: keyfiles and Ignition configs hold passwords and keys. Everything is written under
@@ -31,6 +32,7 @@ mod prepared;
 mod record;
 mod staging;
 mod stored_image;
+mod sum;
 mod verify;
 mod write;
 
@@ -112,7 +114,11 @@ impl Store {
     pub fn image(&self, host: &HostName, base: &BaseName) -> Result<Option<StoredImage>, ImageError> {
         let Some(base_record) = self.base(base)? else { return Ok(None) };
         let Some(own) = open_if_there(&self.image_path(host, base))? else { return Ok(None) };
-        StoredImage::open(&self.base_folder(base), base, &base_record, host, own).map(Some)
+        let mut image = StoredImage::open(&self.base_folder(base), base, &base_record, host, own)?;
+        if image.sha256.is_none() {
+            image.sha256 = self.remembered_sha256(host, base, &image.etag)?;
+        }
+        Ok(Some(image))
     }
 
     /// The base itself, as it was imported.
@@ -126,10 +132,11 @@ impl Store {
         let folder = self.host_folder(host);
         let mut found = false;
         for entry in folder_entries(&folder)? {
-            if base.is_none_or(|base| entry == format!("{base}.image")) {
+            let of_base = |base: &BaseName| entry == format!("{base}.image") || entry == format!("{base}.sha256");
+            if base.is_none_or(of_base) {
                 let path = folder.join(&entry);
                 fs::remove_file(&path).map_err(cannot_write(&path))?;
-                found = true;
+                found |= entry.ends_with(".image");
             }
         }
         // Fails while another image is there, and then it must stay.

@@ -1,6 +1,6 @@
 //! Live ISOs and PXE initrds, judged by the real coreos-installer and by xorriso.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use kiln_image::initrd::appended::append_member;
 use kiln_image::initrd::{Take, read_embedded};
 use kiln_image::iso9660::{Iso, Record, SECTOR};
 use kiln_image::live_iso::{LiveIso, Plan};
-use kiln_testimage::{Headers, TempDir, coreos_installer, live_iso, require, require_all, run};
+use kiln_testimage::{Headers, TempDir, coreos_installer, live_iso, require, require_all, run, skip};
 
 const KEYFILE: &str = "[connection]\nid=eno1\ntype=ethernet\n";
 const CONFIG: &str = r#"{"ignition":{"version":"3.4.0"}}"#;
@@ -289,13 +289,10 @@ fn an_area_described_by_its_length_or_by_a_header_alone_is_used() {
     assert!(problem.contains("cannot grow"), "{problem}");
 }
 
-/// Layouts of real ISOs from 2020 to 2023 lie in the source of the crate that `cargo install` fetched.
-fn real_layouts() -> Vec<(String, Vec<u8>)> {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))).unwrap_or_default();
-    let sources = fs::read_dir(home.join("registry/src")).into_iter().flatten().flatten();
-    let folders = sources.map(|source| source.path().join("coreos-installer-0.27.0/fixtures/iso"));
-    let entries = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+/// Layouts of real ISOs from 2020 to 2023, which lie in the source of coreos-installer; `cargo xtask test` puts them beside it.
+fn real_layouts(installer: &Path) -> Vec<(String, Vec<u8>)> {
+    let folder = installer.parent().unwrap().join("../iso-layouts");
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut layouts: Vec<_> = entries
         .map(|entry| (entry.file_name().into_string().unwrap(), entry.path()))
         .filter(|(name, _)| name.starts_with("embed-areas"))
@@ -314,11 +311,9 @@ fn real_layouts() -> Vec<(String, Vec<u8>)> {
 fn real_layouts_are_customised_and_reset() {
     let test = "real_layouts_are_customised_and_reset";
     let Some(bench) = Bench::new(test) else { return };
-    let layouts = real_layouts();
+    let layouts = real_layouts(&bench.installer);
     if layouts.is_empty() {
-        eprintln!(
-            "skipped: {test}: the source of coreos-installer is not in the cargo registry (cargo xtask test fetches it)"
-        );
+        skip(test, "the ISO layouts of coreos-installer's source are not there (cargo xtask test fetches them)");
     }
     for (name, base) in layouts {
         let live = LiveIso::open(base.as_slice()).unwrap();

@@ -1,4 +1,4 @@
-//! Bytes that look like a file system of programs: the same for the same seed, compressible to about a fourth.
+//! Bytes that look like a file system of programs: the same for the same seed, compressible to about a fifth.
 
 /// `length` bytes for a seed.
 pub fn filling(seed: u64, length: usize) -> Vec<u8> {

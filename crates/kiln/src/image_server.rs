@@ -5,7 +5,8 @@
 //! kernel's queue, and connections are then closed after each answer so that the queue moves. A peer that is slow with
 //! its request, stalls while reading or stays idle is dropped. No request can end the accepting thread.
 //!
-//! Nothing of the store is kept between requests: a host composed meanwhile is served at once. Base ranges go from the
+//! Nothing of the store is kept between requests: a host composed meanwhile is served at once. What an image is missing a
+//! sha256 for gets it in the background ([`digests`]). Base ranges go from the
 //! page cache to the socket by `sendfile`; with TLS they are read and encrypted.
 
 use std::io;
@@ -22,6 +23,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 pub mod answer;
 pub mod connection;
 mod date;
+pub mod digests;
 pub mod range;
 pub mod request;
 pub mod route;
@@ -125,7 +127,7 @@ impl Server {
         let service = Arc::clone(&self.service);
         let crowded = self.running.active.load(Ordering::Relaxed) > self.service.limits.connections / 4 * 3;
         let spawned = thread::Builder::new().name("connection".into()).stack_size(256 * 1024).spawn(move || {
-            connection::serve_connection(stream, peer, &service, &guard.0.ending, crowded);
+            connection::serve_connection(stream, peer, &service, &guard.0, crowded);
         });
         if let Err(error) = spawned {
             (self.service.log)(&format!("cannot start a thread for {peer}: {error}"));
@@ -135,9 +137,10 @@ impl Server {
 
 /// What the threads and the accepting one share.
 #[derive(Debug, Default)]
-struct Running {
+pub struct Running {
     active: AtomicUsize,
     ending: AtomicBool,
+    digests: digests::Digests,
 }
 
 impl Running {

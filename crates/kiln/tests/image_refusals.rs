@@ -12,7 +12,10 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use kiln_testimage::{Boot, Disk, Packing, Qcow2Options, TempDir, disk, filling, pack, require_all, to_qcow2};
+use kiln_testimage::{
+    Boot, Disk, Initramfs, LiveIso, Packing, Qcow2Options, TempDir, disk, filling, live_iso, pack, require_all,
+    to_qcow2,
+};
 
 use crate::support::{BOND, done, folder, kiln, names, sha256, write_disk};
 
@@ -47,6 +50,21 @@ fn an_image_that_was_booted_takes_kernel_arguments_only() {
     let inspected = done(&folder, &["image", "inspect", "base.raw"]);
     assert!(inspected.contains("this image was booted before"), "{inspected}");
     done(&folder, &["image", "customize", "base.raw", "-o", "out", "--karg-append", "audit=0"]);
+}
+
+#[test]
+fn network_files_that_claim_more_than_there_is_take_no_memory() {
+    if !able("network_files_that_claim_more_than_there_is_take_no_memory") {
+        return;
+    }
+    let folder = folder("holes");
+    // mke2fs makes holes of zeros: the files take no room in the image.
+    let file = |number: usize| (format!("coreos-firstboot-network/{number}"), vec![0; 1 << 20]);
+    let boot = Boot { extra: (0..17).map(file).collect(), ..Boot::default() };
+    write_disk(&folder, "base.raw", &Disk { boot, ..Disk::default() });
+    let expected = "error: `out` was not written\n  caused by: /coreos-firstboot-network is damaged: its files have more than \
+                    16777216 bytes\n";
+    refused(&folder, &["image", "customize", "base.raw", "-o", "out", "--network", "bond.yaml"], expected);
 }
 
 #[test]
@@ -163,6 +181,58 @@ fn an_existing_file_is_replaced_only_when_asked_or_in_place() {
     folder.write(".base.raw.kiln-4194304", "half");
     done(&folder, &["image", "reset", "base.raw"]);
     assert_eq!(names(folder.path()), ["base.raw", "bond.yaml", "host.ign", "other"]);
+}
+
+#[test]
+fn an_image_with_secrets_is_for_its_owner_only() {
+    if !able("an_image_with_secrets_is_for_its_owner_only") || !require_all("owner_only", live_iso::PROGRAMS) {
+        return;
+    }
+    let folder = folder("modes");
+    write_disk(&folder, "base.raw", &Disk::default());
+    pack(Packing::Gzip(1), &folder.join("base.raw"), &folder.join("base.raw.gz"));
+    to_qcow2(&folder.join("base.raw"), &folder.join("base.qcow2"), &Qcow2Options::default());
+    LiveIso::default().write(&folder.join("base.iso"));
+    folder.write("base.img", Initramfs { live: true, ..Initramfs::default() }.bytes());
+    fs::create_dir(folder.join("wifi")).unwrap();
+    let keyfile = "[connection]\nid=a\ntype=wifi\ninterface-name=wlan0\n[wifi]\nssid=kiln\n[wifi-security]\nkey-mgmt=wpa-psk\npsk=hunter22\n";
+    folder.write("wifi/a.nmconnection", keyfile);
+    let mode = |name: &str| fs::metadata(folder.join(name)).unwrap().permissions().mode() & 0o777;
+    for base in ["base.raw", "base.raw.gz", "base.qcow2", "base.iso", "base.img"] {
+        let out = format!("out-{base}");
+        let wishes = [
+            (["--network", "bond.yaml"], 0o644),
+            (["--network-dir", "wifi"], 0o600),
+            (["--ignition", "host.ign"], 0o600),
+        ];
+        for (wish, expected) in wishes {
+            let _ = fs::remove_file(folder.join(&out));
+            done(&folder, &[&["image", "customize", base, "-o", &out], &wish[..]].concat());
+            assert_eq!(mode(&out), expected, "{base} {wish:?}");
+        }
+        // What takes the place of another file is never open to more people, and secrets only to the owner.
+        fs::set_permissions(folder.join(&out), fs::Permissions::from_mode(0o664)).unwrap();
+        done(&folder, &["image", "customize", base, "-o", &out, "--force", "--network", "bond.yaml"]);
+        assert_eq!(mode(&out), 0o664, "{base}");
+        done(
+            &folder,
+            &["image", "customize", base, "-o", &out, "--force", "--network-dir", "wifi", "--ignition", "host.ign"],
+        );
+        assert_eq!(mode(&out), 0o600, "{base}");
+        let bare = format!("bare-{base}");
+        done(&folder, &["image", "network", &out, "remove", "-o", &bare]);
+        assert_eq!(mode(&bare), 0o600, "{base}: the Ignition config is still there");
+        let original = format!("original-{base}");
+        done(&folder, &["image", "reset", &out, "-o", &original]);
+        assert_eq!(mode(&original), 0o644, "{base}: nothing is there any more");
+        done(&folder, &["image", "reset", &out]);
+        assert_eq!(mode(&out), 0o600, "{base}: in place nothing becomes open");
+    }
+    let store = ["--store", "store", "--base", "base", "--host", "n1", "-o"];
+    done(&folder, &["image", "import", "base.raw.gz", "--store", "store"]);
+    done(&folder, &[&["image", "compose", "--ignition", "host.ign"], &store[..], &["secret.gz"]].concat());
+    done(&folder, &[&["image", "compose", "--network", "bond.yaml"], &store[..], &["open.gz"]].concat());
+    assert_eq!((mode("secret.gz"), mode("open.gz")), (0o600, 0o644));
 }
 
 #[test]

@@ -411,3 +411,38 @@ fn tls_serves_the_same_bytes() {
     assert!(curl(&[]) == served.whole);
     assert!(served.folder.path().exists());
 }
+
+#[test]
+fn a_sha256_that_composing_left_out_is_taken_in_the_background() {
+    use kiln_image::digest::{Sha256, hex};
+    let served = Served::plain();
+    let mut sum = Sha256::new();
+    sum.update(&served.whole);
+    let expected = sum.finish();
+    let first = served.get(IMAGE, "");
+    let tag = first.header("ETag").unwrap().to_owned();
+    assert_eq!((first.status(), first.header("Repr-Digest")), ("200", None));
+    assert!(tag.starts_with("\"pieces-"), "{tag}");
+    // Whoever may not have an image cannot make the server read it.
+    assert_eq!(served.get("/images/secret/rhcos.qcow2.gz", "").status(), "403");
+    let known = (0..200).find_map(|_| {
+        thread::sleep(Duration::from_millis(25));
+        let reply = served.get(IMAGE, "Range: bytes=0-0\r\n");
+        assert_eq!(reply.header("ETag"), Some(tag.as_str()), "the tag stays: downloads go on");
+        reply.header("Repr-Digest").map(str::to_owned)
+    });
+    let stored = served.store.image(&host("n1"), &base()).unwrap().unwrap();
+    assert_eq!(stored.sha256.map(|sum| hex(&sum)), Some(expected), "it is found once");
+    let bytes = stored.sha256.unwrap();
+    assert_eq!(known, Some(format!("sha-256=:{}:", base64::Engine::encode(&base64::prelude::BASE64_STANDARD, bytes))));
+    assert_eq!(served.store.image(&host("secret"), &base()).unwrap().unwrap().sha256, None);
+    // Another image of the same name has another sum.
+    let record = served.store.base(&base()).unwrap().unwrap();
+    let other = Assembly::from_segments(&[Segment::Base(0..1000)]);
+    served.store.put_image(&host("n1"), &base(), &record, &other).unwrap();
+    assert_eq!(served.store.image(&host("n1"), &base()).unwrap().unwrap().sha256, None);
+    assert_eq!(served.get(IMAGE, "").header("Repr-Digest"), None);
+    assert!(served.store.forget_host(&host("n1"), Some(&base())).unwrap());
+    let left: Vec<_> = std::fs::read_dir(served.folder.path().join("store/hosts")).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}

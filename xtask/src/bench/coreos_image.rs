@@ -41,7 +41,7 @@ const ROOT_FILES: u64 = 2_600 << 20;
 const ROOT_MEBIBYTES: u64 = 3_400;
 const CLOUD_MEBIBYTES: u64 = 16 << 10;
 /// Compresses to about 90 MB, the size of an initramfs today.
-const INITRAMFS_FILLING: usize = 250 << 20;
+const INITRAMFS_FILLING: usize = 440 << 20;
 
 /// Makes what is missing in `folder`.
 pub fn make(folder: &Path) -> Result<Images> {

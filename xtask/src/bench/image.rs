@@ -44,6 +44,7 @@ pub fn run(hosts: u32, only_make: bool) -> Result<()> {
     println!("\n| what | wall s | CPU s | written MB | peak MB |\n|---|---|---|---|---|");
     let mut goals = Goals::default();
     bench.first_host(&mut goals)?;
+    bench.verify()?;
     bench.further_hosts(&mut goals)?;
     bench.raw(&mut goals)?;
     bench.iso(&mut goals)?;
@@ -115,6 +116,30 @@ impl Bench {
         goals.told("customize / the usual way, wall", customize.wall_seconds / usual.wall_seconds);
         goals.limit("import, memory, MB", kiln.peak_megabytes, 100.0);
         goals.limit("customize, memory, MB", customize.peak_megabytes, 100.0);
+        Ok(())
+    }
+
+    /// Figures of a wrong file would be worth nothing: the first host's image is what it claims to be.
+    fn verify(&self) -> Result<()> {
+        let (store, work) = (shown(&self.store), shown(&self.work));
+        let name = base_name(&self.images.qcow2_gz)?;
+        let (offset, length) = self.images.boot;
+        let script = format!(
+            "set -e
+{KILN} image compose --store {store} --base {name} --host first --network-dir {work}/keyfiles -o {work}/first.gz > {work}/said
+grep -q $(sha256sum {work}/first.gz | cut -c 1-64) {work}/said
+pigz -dc {work}/first.gz > {work}/first.qcow2
+qemu-img check -q {work}/first.qcow2
+qemu-img convert -O raw --image-opts driver=raw,offset={offset},size={length},file.driver=qcow2,file.file.driver=file,file.file.filename={work}/first.qcow2 {work}/first.boot
+/usr/sbin/e2fsck -fn {work}/first.boot > /dev/null 2>&1
+/usr/sbin/debugfs -R 'cat /coreos-firstboot-network/bond0.nmconnection' {work}/first.boot 2> /dev/null | cmp - {work}/keyfiles/bond0.nmconnection
+{KILN} image reset {work}/first.gz -o {work}/original.gz > /dev/null
+cmp {work}/original.gz {}
+rm {work}/first.* {work}/original.gz",
+            shown(&self.images.qcow2_gz)
+        );
+        let output = Command::new("sh").args(["-c", &script]).output()?;
+        ensure!(output.status.success(), "the composed image is wrong: {}", String::from_utf8_lossy(&output.stderr));
         Ok(())
     }
 

@@ -3,6 +3,9 @@
 //! [`plan_edit`] returns a [`Patch`] of the disk and writes nothing. It replaces what it is told to replace and keeps the
 //! rest, so that the same edit of the same disk gives the same bytes. An edit that would have no effect at the first boot
 //! is refused rather than made.
+//!
+//! What is taken out ([`Part::Remove`]) is wiped: its blocks become zeros. What is replaced is not, because the record of
+//! the original would have to hold it all the same.
 
 use super::{
     BootFacts, CopyNetwork, ENTRIES, FIRSTBOOT, IGNITION_DIR, IGNITION_FILE, KnownInitramfs, NETWORK_DIR, Places,
@@ -12,12 +15,10 @@ use crate::cpio::File;
 use crate::ext4::{Editor, Ext4};
 use crate::initrd::appended::{append_member, find_appended};
 use crate::initrd::{self};
-use crate::{Customization, ImageError, NamedFile, Patch, ReadAt, Window};
+use crate::{Carried, Customization, ImageError, NamedFile, Patch, ReadAt, Window};
 
 /// All files get this time (2020-01-01): the same edit must give the same bytes.
 const TIMESTAMP: u32 = 1_577_836_800;
-/// The largest initramfs that is written again, which is only needed to take something out of it.
-const INITRAMFS_LIMIT: u64 = 1 << 30;
 /// What directories, block maps and rounding may take beside the files themselves.
 const SPACE_ASIDE: u64 = 64 << 10;
 
@@ -72,24 +73,33 @@ impl BootEdit {
     }
 }
 
-/// Puts a customisation into a disk. The notes tell what the user should know about the result.
+/// What an edit comes to.
+#[derive(Debug, Clone, Default)]
+pub struct Edited {
+    /// Over the disk.
+    pub patch: Patch,
+    /// What the user should know about the result.
+    pub notes: Vec<String>,
+    /// What is in the edited disk, what it replaced included: the record of the original holds that.
+    pub carries: Carried,
+    /// What was taken out.
+    pub removed: Carried,
+}
+
+/// Puts a customisation into a disk.
 ///
 /// `known` is what [`KnownInitramfs::probe`] said about this disk before; without it the initramfs is asked when it matters.
 pub fn plan_customization(
     disk: &impl ReadAt,
     wish: &Customization,
     known: Option<KnownInitramfs>,
-) -> Result<(Patch, Vec<String>), ImageError> {
+) -> Result<Edited, ImageError> {
     wish.check()?;
     plan_edit(disk, &BootEdit::put(wish), known)
 }
 
 /// Decides what an edit of the boot partition changes on the disk.
-pub fn plan_edit(
-    disk: &impl ReadAt,
-    edit: &BootEdit,
-    known: Option<KnownInitramfs>,
-) -> Result<(Patch, Vec<String>), ImageError> {
+pub fn plan_edit(disk: &impl ReadAt, edit: &BootEdit, known: Option<KnownInitramfs>) -> Result<Edited, ImageError> {
     let places = Places::find(disk)?;
     let fs = Ext4::open(places.window(disk)?)?;
     let facts = match known {
@@ -98,6 +108,9 @@ pub fn plan_edit(
     };
     refuse_what_nobody_would_read(&facts, edit)?;
     let mut plan = Planner { editor: Ext4::edit(places.window(disk)?, TIMESTAMP)?, facts, notes: Vec::new() };
+    if edit.network == Part::Remove || edit.ignition == Part::Remove {
+        plan.editor.wipe_freed();
+    }
     match &edit.network {
         Part::Keep => plan.tell_kept_network(edit),
         Part::Remove => plan.remove_network()?,
@@ -109,8 +122,23 @@ pub fn plan_edit(
     plan.ignition(&edit.ignition)?;
     plan.kargs(&edit.append_kargs, &edit.delete_kargs)?;
     plan.firstboot(&edit.firstboot_kargs)?;
-    let Planner { editor, notes, .. } = plan;
-    Ok((editor.finish()?.shifted(places.boot.start), notes))
+    let Planner { editor, notes, facts } = plan;
+    let (carries, removed) = carried(&facts, edit);
+    Ok(Edited { patch: editor.finish()?.shifted(places.boot.start), notes, carries, removed })
+}
+
+/// What the edited disk holds, and what it holds no more.
+fn carried(facts: &BootFacts, edit: &BootEdit) -> (Carried, Carried) {
+    let (mut carries, mut removed) = (Carried::default(), Carried::default());
+    let of_network = if edit.network == Part::Remove { &mut removed } else { &mut carries };
+    of_network.network = facts.all_network();
+    let of_ignition = if edit.ignition == Part::Remove { &mut removed } else { &mut carries };
+    of_ignition.config = facts.ignition.is_some();
+    if let Part::Put(files) = &edit.network {
+        carries.network.extend_from_slice(files);
+    }
+    carries.config |= matches!(edit.ignition, Part::Put(_));
+    (carries, removed)
 }
 
 /// Without `ignition.firstboot` a boot is not the first one, and everything for the first one is skipped in silence.
@@ -199,17 +227,14 @@ impl<D: ReadAt> Planner<D> {
         Ok(())
     }
 
-    /// Writes an initramfs again without the network files that were appended to it.
+    /// Cuts the network files off an initramfs that were appended to it.
     fn strip_initramfs(&mut self, path: &str) -> Result<(), ImageError> {
         let initramfs = self.editor.open_file(path)?;
         let Some(first) = find_appended(&initramfs)?.into_iter().find(|member| !member.embedded.network.is_empty())
         else {
             return Ok(());
         };
-        let metadata = self.editor.metadata(path)?;
-        let mut bytes = self.editor.read_file(path, INITRAMFS_LIMIT)?;
-        bytes.truncate(first.range.start as usize);
-        self.editor.write_file(path, &bytes, metadata.mode)
+        self.editor.truncate_file(path, first.range.start)
     }
 
     fn ignition(&mut self, part: &Part<Vec<u8>>) -> Result<(), ImageError> {

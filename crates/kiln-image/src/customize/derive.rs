@@ -1,50 +1,54 @@
 //! What a change means for a disk that may have been customised before.
 
 use super::Change;
-use crate::coreos::{self, BootEdit, BootFacts, Part};
-use crate::{Customization, ImageError, Patch, ReadAt};
+use crate::coreos::{self, BootEdit, BootFacts, Edited, KnownInitramfs, Part};
+use crate::kargs_line::missing;
+use crate::{Customization, ImageError, ReadAt};
 
 /// The edit of the original that makes the changed disk. `edited` is the disk as it is now, if that is not the original.
-pub fn plan_change(
+pub(super) fn plan_change(
     original: &impl ReadAt,
     edited: Option<&dyn ReadAt>,
     change: Change<'_>,
-) -> Result<(Patch, Vec<String>), ImageError> {
+    known: Option<KnownInitramfs>,
+) -> Result<Edited, ImageError> {
     match (change, edited) {
-        (Change::Customize(wish), _) => coreos::plan_customization(original, wish, None),
-        (Change::Reset, Some(_)) => Ok((Patch::new(), Vec::new())),
+        (Change::Customize(wish), _) => coreos::plan_customization(original, wish, known),
+        (Change::Reset, Some(_)) => {
+            Ok(Edited { carries: coreos::probe(original)?.boot.carried(), ..Edited::default() })
+        }
         (Change::RemoveNetwork, Some(edited)) => {
             let wish = difference(&coreos::probe(original)?.boot, &coreos::probe(&edited)?.boot);
-            coreos::plan_customization(original, &wish, None)
+            coreos::plan_customization(original, &wish, known)
         }
         (Change::RemoveNetwork, None) => {
-            let (patch, _) = coreos::plan_edit(original, &BootEdit::remove_network(), None)?;
-            Ok((patch, remains(original)?))
+            let mut edited = coreos::plan_edit(original, &BootEdit::remove_network(), known)?;
+            edited.notes.clear();
+            Ok(edited)
         }
         (Change::Reset, None) => {
             let facts = coreos::probe(original)?.boot;
-            let (patch, _) = coreos::plan_edit(original, &removable(&facts), None)?;
-            let mut notes = if patch.is_empty() { Vec::new() } else { remains(original)? };
-            if !patch.is_empty() {
-                notes.push(
+            let mut edited = coreos::plan_edit(original, &removable(&facts), known)?;
+            edited.notes.clear();
+            if !edited.patch.is_empty() {
+                edited.notes.push(
                     "the image does not remember its original: network files, Ignition config and first-boot arguments were \
                      taken out, other changes stay and the bytes differ from the original's"
                         .to_owned(),
                 );
             }
-            Ok((patch, notes))
+            Ok(edited)
         }
     }
 }
 
-/// Removing a file frees its blocks; it does not wipe them.
-fn remains(disk: &impl ReadAt) -> Result<Vec<String>, ImageError> {
-    let facts = coreos::probe(disk)?.boot;
-    let secrets = !facts.all_network().is_empty() || facts.ignition.is_some();
-    Ok(secrets
-        .then(|| "what was in the removed files may still lie in unused blocks of the boot partition".to_owned())
-        .into_iter()
-        .collect())
+/// Whether a change takes out what others put there. Nobody wants that back: it is wiped, and no record of it is kept.
+pub(super) fn takes_out_for_good(change: Change<'_>, edited: Option<&dyn ReadAt>) -> bool {
+    match change {
+        Change::Customize(_) => false,
+        Change::Reset => true,
+        Change::RemoveNetwork => edited.is_none(),
+    }
 }
 
 /// Everything that is there and can be recognised as a customisation.
@@ -60,17 +64,7 @@ fn removable(facts: &BootFacts) -> BootEdit {
 
 /// What was put into a disk, but for the network files.
 fn difference(original: &BootFacts, edited: &BootFacts) -> Customization {
-    let kargs = |facts: &BootFacts| -> Vec<String> {
-        facts
-            .entries
-            .last()
-            .map(|(_, entry)| entry.kargs().iter().map(|&karg| karg.to_owned()).collect())
-            .unwrap_or_default()
-    };
-    let missing = |of: &[String], from: &[String]| -> Vec<String> {
-        of.iter().filter(|karg| !from.contains(karg)).cloned().collect()
-    };
-    let (before, after) = (kargs(original), kargs(edited));
+    let (before, after) = (original.kargs(), edited.kargs());
     let firstboot = |facts: &BootFacts| facts.firstboot.clone().unwrap_or_default();
     Customization {
         network: Vec::new(),

@@ -1,11 +1,13 @@
 //! Disks inside gzip: inflated once to find everything, and kept compressed where nothing changes.
 
 use super::disk::{NO_RECORD, Record, edit_qcow2, edit_raw};
-use super::{Bytes, Change, Composition, Original, Packing, Progress, composed};
+use super::{Bytes, Change, Composition, Original, Packing, Progress};
+use crate::coreos::{self, KnownInitramfs};
 use crate::format::Content;
 use crate::gz_index::{GzDisk, GzIndex, scan};
+use crate::qcow2::Qcow2;
 use crate::splice::{self, OpenStream, Undo};
-use crate::{Composed, ImageError, Patch, ReadAt, Segment};
+use crate::{Carried, Composed, ImageError, ReadAt, Segment};
 
 /// Said where the disk inside can be restored to the byte and the .gz around it cannot.
 const ANEW: &str = "the original .gz does not fit into the header of the new one: `kiln image reset` will restore the disk in it, \
@@ -23,66 +25,92 @@ pub(super) fn plan<'a>(
     let mut current = None;
     let base: Bytes<'a> = match splice::restore(file)? {
         Some(segments) => {
-            current = Some(GzDisk::new(file));
-            let whole = Composed::new(file, segments).map_err(ImageError::read("gzip file"))?;
             if matches!(change, Change::Reset) {
-                return Ok(Composition {
-                    image: Box::new(whole),
-                    packing: Packing::AsIs,
-                    notes: Vec::new(),
-                    original: Original::Same,
-                });
+                let whole = Composed::new(file, segments.clone()).map_err(ImageError::read("gzip file"))?;
+                let carries = carried(&whole, content);
+                return Composition::of(Box::new(file), segments, Vec::new(), Original::Same, carries);
             }
-            Box::new(whole)
+            current = Some(GzDisk::new(file));
+            Box::new(Composed::new(file, segments).map_err(ImageError::read("gzip file"))?)
         }
         None => Box::new(file),
     };
     let total = base.len();
     let index = scan(&base, None, |done| progress(done, total))?.index;
     let edited: Option<&dyn ReadAt> = current.as_ref().map(|disk| -> &dyn ReadAt { disk });
-    match content {
-        Content::Qcow2 => plan_qcow2(base, &index, edited, change),
-        _ => plan_raw(base, &index, edited, change),
+    let restored = edited.is_some();
+    let mut composition = match content {
+        Content::Qcow2 => plan_qcow2(base, &index, edited, change)?,
+        _ => {
+            let RawGz { segments, notes, original, carries } = edit_raw_gz(&base, &index, edited, change, None)?;
+            Composition::of(base, segments, notes, original, carries)?
+        }
+    };
+    if restored {
+        // They are ranges of the original, which is not a file.
+        composition.segments = None;
     }
+    Ok(composition)
 }
 
-fn plan_raw<'a>(
-    base: Bytes<'a>,
+/// What the disk in a .gz holds. A disk that cannot be read keeps its secrets, if it has any.
+fn carried(gz: &impl ReadAt, content: Content) -> Carried {
+    let disk = GzDisk::new(gz);
+    let facts = match content {
+        Content::Qcow2 => Qcow2::open(&disk).and_then(|guest| coreos::probe(&guest)),
+        _ => coreos::probe(&disk),
+    };
+    facts.map_or(Carried { config: true, ..Carried::default() }, |facts| facts.boot.carried())
+}
+
+/// A .gz with another disk in it.
+pub(crate) struct RawGz {
+    /// Of the .gz.
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) original: Original,
+    pub(crate) carries: Carried,
+}
+
+/// What becomes of a compressed raw disk: it is spliced in the middle. The .gz remembers the original if that fits, else
+/// the disk does. `edited` and `known` are as for [`edit_raw`].
+pub(crate) fn edit_raw_gz(
+    base: &impl ReadAt,
     index: &GzIndex,
     edited: Option<&dyn ReadAt>,
     change: Change<'_>,
-) -> Result<Composition<'a>, ImageError> {
-    let disk = GzDisk::with_index(&base, index);
-    let edit = edit_raw(&disk, edited, change, Record::Omit)?;
-    if edit.patch.is_empty() {
-        drop(disk);
-        return Ok(Composition { image: base, packing: Packing::AsIs, notes: edit.notes, original: edit.original });
-    }
-    if edit.original == Original::Lost {
-        drop(disk);
-        let open = splice::open(&base, index, &edit.patch, Undo::Omit)?;
-        return spliced(base, open, &[], edit.notes, Original::Lost);
-    }
-    if !edit.remembered {
-        let open = splice::open(&base, index, &edit.patch, Undo::Keep)?;
-        if open.can_be_restored {
-            drop(disk);
-            return spliced(base, open, &[], edit.notes, Original::Remembered);
+    known: Option<KnownInitramfs>,
+) -> Result<RawGz, ImageError> {
+    let disk = GzDisk::with_index(base, index);
+    let mut edit = edit_raw(&disk, edited, change, Record::Omit, known)?;
+    let open = if edit.patch.is_empty() {
+        None
+    } else if edit.original == Original::Lost {
+        Some(splice::open(base, index, &edit.patch, Undo::Omit)?)
+    } else {
+        let open = (!edit.remembered).then(|| splice::open(base, index, &edit.patch, Undo::Keep)).transpose()?;
+        match open.filter(|open| open.can_be_restored) {
+            Some(open) => Some(open),
+            None => {
+                // The original file does not fit into the header, or is not this one: then the disk inside remembers itself.
+                edit = edit_raw(&disk, edited, change, Record::Keep, known)?;
+                match edit.original {
+                    Original::Same => {
+                        edit.notes.push(SAME_DISK.to_owned());
+                        edit.original = Original::SameDisk;
+                    }
+                    Original::Remembered => {
+                        edit.notes.push(ANEW.to_owned());
+                        edit.original = Original::Lost;
+                    }
+                    Original::SameDisk | Original::Lost => {}
+                }
+                Some(splice::open(base, index, &edit.patch, Undo::Omit)?)
+            }
         }
-    }
-    // The original file does not fit into the header, or is not this one: then the disk inside remembers itself.
-    let mut edit = edit_raw(&disk, edited, change, Record::Keep)?;
-    drop(disk);
-    match edit.original {
-        Original::Same => edit.notes.push(SAME_DISK.to_owned()),
-        Original::Remembered => {
-            edit.notes.push(ANEW.to_owned());
-            edit.original = Original::Lost;
-        }
-        Original::Lost => {}
-    }
-    let open = splice::open(&base, index, &edit.patch, Undo::Omit)?;
-    spliced(base, open, &[], edit.notes, edit.original)
+    };
+    let segments = open.map_or_else(|| Ok(vec![Segment::Base(0..base.len())]), |open| closed(open, &[]))?;
+    Ok(RawGz { segments, notes: edit.notes, original: edit.original, carries: edit.carries })
 }
 
 fn plan_qcow2<'a>(
@@ -94,11 +122,9 @@ fn plan_qcow2<'a>(
     let disk = GzDisk::with_index(&base, index);
     let mut edit = edit_qcow2(&disk, edited, change)?;
     drop(disk);
-    match edit.ends {
-        Some((header, tail)) => {
-            let mut patch = Patch::new();
-            patch.write(0, &header);
-            let undo = if matches!(change, Change::Reset) { Undo::Omit } else { Undo::Keep };
+    match edit.over {
+        Some((patch, tail)) => {
+            let undo = if edit.for_good { Undo::Omit } else { Undo::Keep };
             let open = splice::open(&base, index, &patch, undo)?;
             if open.can_be_restored {
                 // Whatever the disk inside remembers, the .gz remembers all of it.
@@ -108,34 +134,28 @@ fn plan_qcow2<'a>(
                 edit.notes.push(ANEW.to_owned());
                 edit.original = Original::Lost;
             }
-            spliced(base, open, &tail, edit.notes, edit.original)
+            let segments = closed(open, &tail)?;
+            Composition::of(base, segments, edit.notes, edit.original, edit.carries)
         }
         None if edit.segments == [Segment::Base(0..index.inflated_len)] => {
-            Ok(Composition { image: base, packing: Packing::AsIs, notes: edit.notes, original: edit.original })
+            let whole = vec![Segment::Base(0..base.len())];
+            Composition::of(base, whole, edit.notes, edit.original, edit.carries)
         }
         // The file inside gets shorter, which no splice can do.
         None => {
             if edit.original == Original::Same {
                 edit.notes.push(SAME_DISK.to_owned());
+                edit.original = Original::SameDisk;
             }
-            Ok(Composition {
-                image: composed(Box::new(GzDisk::with_index(base, index)), edit.segments)?,
-                packing: Packing::Gzip,
-                notes: edit.notes,
-                original: edit.original,
-            })
+            let disk = Box::new(GzDisk::with_index(base, index));
+            let plain = Composition::of(disk, edit.segments, edit.notes, edit.original, edit.carries)?;
+            Ok(Composition { packing: Packing::Gzip, segments: None, ..plain })
         }
     }
 }
 
-fn spliced<'a>(
-    base: Bytes<'a>,
-    open: OpenStream,
-    tail: &[u8],
-    notes: Vec<String>,
-    original: Original,
-) -> Result<Composition<'a>, ImageError> {
+fn closed(open: OpenStream, tail: &[u8]) -> Result<Vec<Segment>, ImageError> {
     let mut segments = open.segments;
     segments.push(Segment::Own(splice::close(open.crc32, open.inflated_len, tail)?));
-    Ok(Composition { image: composed(base, segments)?, packing: Packing::AsIs, notes, original })
+    Ok(segments)
 }

@@ -24,6 +24,8 @@ use storage::Reserved;
 
 /// The kernel's bound on names of a file, and on directories within one.
 const MAX_LINKS: u16 = 65000;
+/// What is wiped is kept in memory until it is written: files of a few megabytes, not whole partitions.
+const MOST_WIPED: u64 = 64 << 20;
 
 /// A filesystem under edit. Reads, which come from [`Ext4`], see what was changed so far.
 #[derive(Debug)]
@@ -33,6 +35,8 @@ pub struct Editor<D> {
     timestamp: u32,
     /// A call began to change things and has not ended well.
     midway: bool,
+    /// Blocks that were given back and are to be wiped, if anybody asked for that.
+    wiped: Option<Vec<Run>>,
 }
 
 impl<D> Deref for Editor<D> {
@@ -47,7 +51,13 @@ impl<D: ReadAt> Editor<D> {
     pub(super) fn new(disk: D, timestamp: u32) -> Result<Self, ImageError> {
         let fs = Ext4::open(Patched::new(disk))?;
         fs.superblock.check_editable()?;
-        Ok(Editor { fs, space: Space::default(), timestamp, midway: false })
+        Ok(Editor { fs, space: Space::default(), timestamp, midway: false, wiped: None })
+    }
+
+    /// From now on blocks that are given back are filled with zeros, unless they are taken again. Otherwise what was in a
+    /// removed file can still be read from the image.
+    pub fn wipe_freed(&mut self) {
+        self.wiped.get_or_insert_default();
     }
 
     /// Makes a directory in one that exists. A directory that is there already stays as it is.
@@ -163,6 +173,37 @@ impl<D: ReadAt> Editor<D> {
         Ok(())
     }
 
+    /// Cuts a file off. What it has less of must have been in it.
+    pub fn truncate_file(&mut self, path: impl AsRef<[u8]>, size: u64) -> Result<(), ImageError> {
+        self.check_whole()?;
+        let path = path.as_ref();
+        let mut inode = self.fs.resolve(path)?;
+        self.check_writable(path, &inode)?;
+        if size >= inode.size() {
+            return Ok(());
+        }
+        let block_size = u64::from(self.fs.superblock.block_size);
+        let kept = size.div_ceil(block_size);
+        let mut mapping = self.fs.read_mapping(&inode)?;
+        let dropped = mapping.truncate(kept);
+        let last = mapping.find(kept.saturating_sub(1)).copied().filter(|extent| extent.written);
+        self.midway = true;
+        self.release(&dropped)?;
+        let reserved = self.reserve(mapping, kept, 0, self.goal(inode.number))?;
+        if let Some(extent) = last.filter(|_| !size.is_multiple_of(block_size)) {
+            // Behind the end of a file its last block is zero.
+            let block = extent.physical + (kept - 1 - extent.logical);
+            let within = size % block_size;
+            self.write_changed(block * block_size + within, &vec![0; (block_size - within) as usize])?;
+        }
+        self.set_size(&mut inode, size);
+        self.store_mapping(&mut inode, &reserved)?;
+        inode.touch(self.timestamp);
+        self.write_inode(&mut inode)?;
+        self.midway = false;
+        Ok(())
+    }
+
     /// Removes a file or a symbolic link. What a link points at stays.
     pub fn remove_file(&mut self, path: impl AsRef<[u8]>) -> Result<(), ImageError> {
         self.check_whole()?;
@@ -231,6 +272,7 @@ impl<D: ReadAt> Editor<D> {
     /// All that differs from the image now.
     pub fn finish(mut self) -> Result<Patch, ImageError> {
         self.check_whole()?;
+        self.wipe()?;
         for (offset, bytes) in self.space.flush(&self.fs.superblock) {
             self.write_changed(offset, &bytes)?;
         }
@@ -238,6 +280,29 @@ impl<D: ReadAt> Editor<D> {
         let bytes = bytes.to_vec();
         self.write_changed(offset, &bytes)?;
         Ok(self.fs.disk.into_patch())
+    }
+
+    /// Fills blocks with zeros that were given back and that nobody took since.
+    fn wipe(&mut self) -> Result<(), ImageError> {
+        let block_size = u64::from(self.fs.superblock.block_size);
+        let zeros = vec![0; block_size as usize];
+        let mut wiped = 0;
+        for block in self.wiped.take().unwrap_or_default().iter().flat_map(Run::blocks) {
+            let free = self.space.is_free(&self.fs.disk, &self.fs.superblock, block)?;
+            if !free || self.fs.read_block(block)? == zeros {
+                continue;
+            }
+            self.write_changed(block * block_size, &zeros)?;
+            wiped += block_size;
+            if wiped > MOST_WIPED {
+                return Err(ImageError::refused(
+                    "ext4 filesystem",
+                    format!("more than {} MiB would have to be wiped", MOST_WIPED >> 20),
+                    "take the image as it was downloaded",
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// After damage was found midway nothing can be built on what was done.
@@ -359,6 +424,9 @@ impl<D: ReadAt> Editor<D> {
     }
 
     fn release(&mut self, runs: &[Run]) -> Result<(), ImageError> {
+        if let Some(wiped) = &mut self.wiped {
+            wiped.extend_from_slice(runs);
+        }
         self.space.release_blocks(&self.fs.disk, &mut self.fs.superblock, runs)
     }
 

@@ -112,6 +112,20 @@ impl Space {
         self.mark_blocks(disk, superblock, runs, false)
     }
 
+    /// Whether nobody has this block, which must be one of the filesystem's.
+    pub fn is_free<D: ReadAt>(
+        &mut self,
+        disk: &Patched<D>,
+        superblock: &Superblock,
+        block: u64,
+    ) -> Result<bool, ImageError> {
+        let within = block.saturating_sub(superblock.group_start(0));
+        let per_group = u64::from(superblock.blocks_per_group());
+        let usage = self.usage(disk, superblock, (within / per_group) as u32)?;
+        let bit = (within % per_group) as u32;
+        Ok(!is_set(usage.blocks(disk, superblock)?, bit))
+    }
+
     /// Finds the first free inode, the given group's first. Takes nothing.
     pub fn find_inode<D: ReadAt>(
         &mut self,

@@ -76,6 +76,8 @@ const RO_COMPAT_NAMES: [(u32, &str); 8] = [
 ];
 
 const PART: &str = "ext4 superblock";
+/// 32 GiB of the smallest blocks. Work and memory grow with the groups, and a hole in a file can claim any number of them.
+const MOST_GROUPS: u32 = 4096;
 
 /// The primary superblock, proven to be one.
 #[derive(Debug, Clone)]
@@ -159,6 +161,13 @@ impl Superblock {
                 return damaged(format!("{groups} groups of {inodes} inodes are not {} inodes", superblock.inodes()));
             }
         };
+        if superblock.groups > MOST_GROUPS {
+            return Err(ImageError::refused(
+                PART,
+                format!("{groups} groups are more than the boot partition of a CoreOS has"),
+                "give an image as it was downloaded",
+            ));
+        }
         superblock.seed = match superblock.has_incompat(CHECKSUM_SEED) {
             true => u32_at(&superblock.raw, 0x270),
             false => crc32c(!0, superblock.uuid()),

@@ -20,6 +20,10 @@ use crate::{ImageError, ReadAt};
 const SEARCH: u64 = 32 << 20;
 /// How many places that look like a member are tried: an initrd that repeats the name must not cost hours.
 const TRIES: usize = 8;
+/// How many members are looked at. Installers append one or two.
+const MOST_MEMBERS: usize = 64;
+/// What may be in all of them together, in bytes.
+const MOST_BYTES: usize = 64 << 20;
 /// gzip, deflate, a name follows, no time, best compression, unix.
 const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 2, 3];
 const NAME: &[u8] = b"kiln-";
@@ -66,9 +70,14 @@ pub struct Appended {
 pub fn find_appended(initrd: &impl ReadAt) -> Result<Vec<Appended>, ImageError> {
     let mut found = Vec::new();
     let mut end = initrd.len();
+    let mut bytes = 0;
     while let Some(member) = last_member(initrd, end)? {
         end = member.range.start;
+        bytes += member.embedded.byte_count();
         found.push(member);
+        if found.len() > MOST_MEMBERS || bytes > MOST_BYTES {
+            return Err(too_many());
+        }
     }
     found.reverse();
     Ok(found)
@@ -77,10 +86,21 @@ pub fn find_appended(initrd: &impl ReadAt) -> Result<Vec<Appended>, ImageError> 
 /// How long the initrd was before Kiln appended to it, if its end is Kiln's.
 pub fn original_length(initrd: &impl ReadAt) -> Result<Option<u64>, ImageError> {
     let mut end = None;
-    while let Some(member) = last_own(initrd, end.unwrap_or(initrd.len()))? {
-        end = Some(member.range.start);
+    for _ in 0..=MOST_MEMBERS {
+        match last_own(initrd, end.unwrap_or(initrd.len()))? {
+            Some(member) => end = Some(member.range.start),
+            None => return Ok(end),
+        }
     }
-    Ok(end)
+    Err(too_many())
+}
+
+fn too_many() -> ImageError {
+    let problem = format!(
+        "more than {MOST_MEMBERS} archives, or {} MiB, were appended to it, which no installer does",
+        MOST_BYTES >> 20
+    );
+    ImageError::refused("initrd", problem, "take the initrd as it was downloaded")
 }
 
 fn last_member(initrd: &impl ReadAt, end: u64) -> Result<Option<Appended>, ImageError> {
@@ -304,5 +324,16 @@ mod tests {
         assert_eq!(fit_member(&files, 100).unwrap(), Err(large.len() as u64));
         let embedded = read_embedded(small.as_slice(), Take::All).unwrap();
         assert_eq!(embedded.network["a"], text.as_bytes());
+    }
+
+    #[test]
+    fn an_initrd_of_countless_members_is_refused() {
+        let member = append_member(0, &[network("a", "1")]).unwrap();
+        assert_eq!(find_appended(&member.repeat(64)).unwrap().len(), 64);
+        assert_eq!(original_length(&member.repeat(64)).unwrap(), Some(0));
+        let many = member.repeat(65);
+        let expected = "initrd: more than 64 archives, or 64 MiB, were appended to it, which no installer does; take the initrd as it was downloaded";
+        assert_eq!(find_appended(&many).unwrap_err().to_string(), expected);
+        assert_eq!(original_length(&many).unwrap_err().to_string(), expected);
     }
 }

@@ -11,8 +11,8 @@ const DEFAULT_FILE: &str = "images/ignition.img";
 /// `coreiso+`, offset, length: the last 24 bytes of the system area.
 pub(super) const HEADER_AT: u64 = 32768 - 24;
 const HEADER_MAGIC: &[u8] = b"coreiso+";
-/// A grown area of a config full of files is a few megabytes.
-const AREA_LIMIT: u64 = 512 << 20;
+/// A grown area of a config full of files is a few megabytes; it is read into memory.
+pub(super) const AREA_LIMIT: u64 = 64 << 20;
 
 /// Where the area is.
 #[derive(Debug, Clone, PartialEq, Eq)]

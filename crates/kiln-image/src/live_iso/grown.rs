@@ -9,7 +9,7 @@
 //! Behind the file lies an undo record with the bytes that were changed and the length of the original. Who opens such an
 //! ISO sees the original through [`Restored`]; a reset restores it to the byte, and growing again starts from it.
 
-use super::area::{EmbedArea, HEADER_AT, IGNINFO};
+use super::area::{AREA_LIMIT, EmbedArea, HEADER_AT, IGNINFO};
 use super::{JSON_LIMIT, Plan};
 use crate::cpio::File;
 use crate::initrd::appended::fit_member;
@@ -93,10 +93,15 @@ pub(super) fn grow<D: ReadAt>(
         let fix = "the area is a part of a boot image here and cannot grow; make the Ignition config refer to the rest";
         return Err(ImageError::refused("Ignition config and network", problem, fix));
     };
-    let too_large =
-        || ImageError::refused("Ignition config and network", format!("they need {needed} bytes"), "make them smaller");
+    let too_large = || {
+        ImageError::refused(
+            "Ignition config and network",
+            format!("they need {needed} bytes; there may be {AREA_LIMIT}"),
+            "make them smaller",
+        )
+    };
     let original = iso.disk();
-    let length = needed.checked_next_multiple_of(STEP).ok_or_else(too_large)?;
+    let length = needed.checked_next_multiple_of(STEP).filter(|&length| length <= AREA_LIMIT).ok_or_else(too_large)?;
     let start = original.len().next_multiple_of(SECTOR);
     let undo_at = (start + length).next_multiple_of(SECTOR);
 
@@ -227,7 +232,8 @@ fn read_undo(disk: &impl ReadAt) -> Result<Option<Undo>, ImageError> {
     let damaged = || ImageError::damaged("undo record at the end of the ISO", "it does not fit the ISO before it");
     let pieces_at = place.offset.checked_add(place.length).and_then(|end| end.checked_next_multiple_of(SECTOR));
     let pieces_at = pieces_at.filter(|at| at.checked_add(pieces_length).is_some_and(|end| end <= footer_at));
-    let pieces_at = pieces_at.filter(|_| original_length <= place.offset && pieces_length <= UNDO_LIMIT);
+    let pieces_at = pieces_at.filter(|_| original_length <= place.offset && place.length <= AREA_LIMIT);
+    let pieces_at = pieces_at.filter(|_| pieces_length <= UNDO_LIMIT);
     let bytes = disk
         .read_vec(pieces_at.ok_or_else(damaged)?, pieces_length as usize)
         .map_err(ImageError::read("the end of the ISO"))?;

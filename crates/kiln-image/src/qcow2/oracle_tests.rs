@@ -215,6 +215,24 @@ fn what_cannot_be_read_or_edited_is_refused_with_the_reason() {
 }
 
 #[test]
+fn counts_that_never_repeat_do_not_fill_the_memory() {
+    let name = "counts_that_never_repeat_do_not_fill_the_memory";
+    if !require_all(name, &[("qemu-img", "qemu-utils")]) {
+        return;
+    }
+    let folder = TempDir::new("qcow2-counts");
+    let path = folder.join("image");
+    let options = ["create", "-q", "-f", "qcow2", "-o", "cluster_size=2M,refcount_bits=1"];
+    run(Command::new("qemu-img").args(options).arg(&path).arg("1G"));
+    let mut image = fs::read(&path).unwrap();
+    let header = Header::parse(&image, image.len() as u64).unwrap();
+    let block = entries(&read_refcount_table(&image, &header).unwrap())[0] as usize;
+    image[block..block + (2 << 20)].fill(0x55);
+    let problem = TailBase::read(&image).unwrap_err().to_string();
+    assert!(problem.starts_with("qcow2 refcounts: more than 2097152 neighbouring clusters"), "{problem}");
+}
+
+#[test]
 fn a_full_header_leaves_no_room_for_the_record_but_for_the_edit() {
     if !require_all("a_full_header_leaves_no_room_for_the_record_but_for_the_edit", PROGRAMS) {
         return;

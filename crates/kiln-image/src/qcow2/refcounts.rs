@@ -16,6 +16,9 @@ use crate::read_at::ReadAt;
 
 pub(super) const PART: &str = "qcow2 refcounts";
 
+/// Runs are kept in memory, 16 bytes for each. Images of 64 KiB clusters have some thousands.
+const MOST_RUNS: usize = 1 << 21;
+
 /// The counts of a whole file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -38,6 +41,13 @@ impl Refcounts {
             let block = read_block(disk, header, offset)?;
             for index in 0..per_block as usize {
                 counts.push(1, get(&block, header.refcount_order, index));
+                if counts.runs.len() > MOST_RUNS {
+                    return Err(ImageError::refused(
+                        PART,
+                        format!("more than {MOST_RUNS} neighbouring clusters are used differently often"),
+                        "make a plain copy with larger clusters: `qemu-img convert -O qcow2 -o cluster_size=64k IMAGE NEW`",
+                    ));
+                }
             }
         }
         if counts.runs.last().is_some_and(|&(_, count)| count == 0) {

@@ -10,6 +10,7 @@
 //! Clusters that an edit leaves as they were are not written, even when the patch names them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,10 @@ pub struct Tail {
     pub bytes: Vec<u8>,
     /// So many of the bytes are tables; edits of the same guest clusters have the same ones. Data follow.
     pub tables: usize,
+    /// Where clusters of the base lie that nobody uses any more.
+    pub freed: Vec<Range<u64>>,
+    /// Whether something was replaced that shares a cluster with compressed data still in use.
+    pub leaves_shared: bool,
 }
 
 impl Tail {
@@ -138,6 +143,7 @@ impl TailBase {
             l2: BTreeMap::new(),
             data: Vec::new(),
             places: Vec::new(),
+            compressed: BTreeSet::new(),
         };
         plan.take_clusters(&guest, patch)?;
         plan.release_tables(&guest.header)?;
@@ -204,6 +210,8 @@ struct Plan<'a> {
     data: Vec<u8>,
     /// The guest's number of each.
     places: Vec<u64>,
+    /// Clusters of the old part from which compressed data were taken.
+    compressed: BTreeSet<u64>,
 }
 
 impl Plan<'_> {
@@ -246,6 +254,7 @@ impl Plan<'_> {
             Cluster::Compressed { offset, length } => {
                 for cluster in offset / size..=(offset + length - 1) / size {
                     self.release(cluster)?;
+                    self.compressed.insert(cluster);
                 }
             }
         }
@@ -345,7 +354,17 @@ impl Plan<'_> {
         if self.base.records_undo() {
             write_trailer(&mut bytes, self.base.checksum_of_blocks);
         }
-        Tail { header: self.base.render_header(header, &self.layout), offset: self.base.length, bytes, tables }
+        let unused = self.changed.iter().filter(|(_, count)| **count == 0);
+        let freed = unused.map(|(cluster, _)| cluster << bits..((cluster + 1) << bits).min(self.base.length));
+        let leaves_shared = self.compressed.iter().any(|cluster| self.changed.get(cluster) != Some(&0));
+        Tail {
+            freed: freed.filter(|range| !range.is_empty()).collect(),
+            leaves_shared,
+            header: self.base.render_header(header, &self.layout),
+            offset: self.base.length,
+            bytes,
+            tables,
+        }
     }
 
     /// A cluster of the old part has one user less.

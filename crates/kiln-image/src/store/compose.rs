@@ -11,20 +11,20 @@ use super::prepared::{GzPlan, Plan, Prepared, Qcow2Plan, part};
 use super::record::{BaseKind, BaseRecord, ImageRecord, PieceOf, parse_sha256};
 use super::stored_image::open_base;
 use super::{BaseName, HostName, Store};
-use crate::coreos::KnownInitramfs;
+use crate::coreos::{self, KnownInitramfs};
 use crate::customization::Customization;
+use crate::customize::Change;
+use crate::customize::disk::{Record, edit_raw};
+use crate::customize::gz::edit_raw_gz;
+use crate::customize::initrd::plan_member;
 use crate::digest::Sha256;
 use crate::error::ImageError;
-use crate::gpt::Gpt;
 use crate::gz_index::{GzDisk, GzIndex};
-use crate::initrd::appended::append_member;
 use crate::live_iso::LiveIso;
-use crate::patch::Patch;
 use crate::qcow2::{Qcow2, TailBase};
 use crate::read_at::{ImageFile, ReadAt};
 use crate::segment::Segment;
-use crate::splice::{self, Undo};
-use crate::{coreos, cpio, initrd, undo};
+use crate::splice;
 
 /// Whether the whole image is read through for its sha256 where nothing shortens that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,13 +103,12 @@ fn plan_image(
         },
         Plan::Raw { initramfs, index: Some(index) } => {
             let index = GzIndex::from_bytes(part(bytes, index)?)?;
-            let (segments, notes) = plan_raw_gz(file, &index, wish, *initramfs)?;
-            planned_segments(file, &segments, notes, record, Hashing::Always)
+            let edit = edit_raw_gz(file, &index, None, Change::Customize(wish), Some(*initramfs))?;
+            planned_segments(file, &edit.segments, edit.notes, record, Hashing::Always)
         }
         Plan::Raw { initramfs, index: None } => {
-            let (mut patch, notes) = coreos::plan_customization(file, wish, Some(*initramfs))?;
-            record_original(file, &mut patch)?;
-            planned_segments(file, &patch.segments(file.len()), notes, record, hashing)
+            let edit = edit_raw(file, None, Change::Customize(wish), Record::Keep, Some(*initramfs))?;
+            planned_segments(file, &edit.patch.segments(file.len()), edit.notes, record, hashing)
         }
         Plan::LiveIso => {
             let plan = LiveIso::open(file)?.plan(wish)?;
@@ -212,64 +211,9 @@ pub(super) fn plan_tail(
     disk: &impl ReadAt,
     wish: &Customization,
 ) -> Result<(Option<Vec<u8>>, Vec<String>), ImageError> {
-    let (patch, notes) = plan_guest(disk, wish, initramfs)?;
-    if patch.is_empty() {
-        return Ok((None, notes));
+    let edited = coreos::plan_customization(&Qcow2::open(disk)?, wish, Some(initramfs))?;
+    if edited.patch.is_empty() {
+        return Ok((None, edited.notes));
     }
-    Ok((Some(tables.plan(disk, &patch)?.bytes), notes))
-}
-
-fn plan_guest(
-    disk: &impl ReadAt,
-    wish: &Customization,
-    initramfs: KnownInitramfs,
-) -> Result<(Patch, Vec<String>), ImageError> {
-    coreos::plan_customization(&Qcow2::open(disk)?, wish, Some(initramfs))
-}
-
-/// A compressed raw disk is spliced in the middle. The .gz remembers the original if that fits, else the disk does.
-fn plan_raw_gz(
-    file: &ImageFile,
-    index: &GzIndex,
-    wish: &Customization,
-    initramfs: KnownInitramfs,
-) -> Result<(Vec<Segment>, Vec<String>), ImageError> {
-    let disk = GzDisk::with_index(file, index);
-    let (mut patch, notes) = coreos::plan_customization(&disk, wish, Some(initramfs))?;
-    if patch.is_empty() {
-        return Ok((vec![Segment::Base(0..file.len())], notes));
-    }
-    let mut open = splice::open(file, index, &patch, Undo::Keep)?;
-    if !open.can_be_restored {
-        record_original(&disk, &mut patch)?;
-        open = splice::open(file, index, &patch, Undo::Omit)?;
-    }
-    open.segments.push(Segment::Own(splice::close(open.crc32, open.inflated_len, &[])?));
-    Ok((open.segments, notes))
-}
-
-/// Puts the way back into a disk, where there is room for it.
-fn record_original(disk: &impl ReadAt, patch: &mut Patch) -> Result<(), ImageError> {
-    if !patch.is_empty() {
-        undo::record(disk, Gpt::read(disk)?.unused_gap(), patch)?;
-    }
-    Ok(())
-}
-
-/// The archive behind an initrd; empty for an empty wish.
-fn plan_member(length: u64, wish: &Customization) -> Result<Vec<u8>, ImageError> {
-    let Customization { network, ignition, append_kargs, delete_kargs, firstboot_kargs } = wish;
-    if let Some(karg) = append_kargs.iter().chain(delete_kargs).chain(firstboot_kargs).next() {
-        return Err(ImageError::refused(
-            format!("kernel argument `{karg}`"),
-            "an initrd has no kernel arguments; whoever loads it gives them",
-            "write it into the boot loader's configuration, e.g. the `kernel` line of iPXE",
-        ));
-    }
-    let network = network
-        .iter()
-        .map(|file| cpio::File::private(format!("{}{}", initrd::NETWORK_DIR, file.name), file.bytes.clone()));
-    let ignition = ignition.iter().map(|config| cpio::File::private(initrd::IGNITION_PATH, config.clone()));
-    let files: Vec<cpio::File> = ignition.chain(network).collect();
-    if files.is_empty() { Ok(Vec::new()) } else { append_member(length, &files) }
+    Ok((Some(tables.plan(disk, &edited.patch)?.bytes), edited.notes))
 }

@@ -245,7 +245,7 @@ fn prepare_raw_gz(file: &ImageFile, index: &GzIndex, sha256: String) -> Result<R
     let recorder = Recorder::new(&disk, PAGE);
     let mut near: Vec<Range<u64>> = Vec::new();
     plan_trials(&trials(), |wish| {
-        let (patch, _) = coreos::plan_customization(&recorder, wish, Some(initramfs))?;
+        let patch = coreos::plan_customization(&recorder, wish, Some(initramfs))?.patch;
         near.extend(patch.pieces().map(|(offset, bytes)| offset..offset + bytes.len() as u64));
         near.extend(recorder.take().into_iter().map(|page| page..page + PAGE));
         Ok(())

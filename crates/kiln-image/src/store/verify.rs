@@ -138,3 +138,91 @@ fn wrong(at: u64) -> ImageError {
         "please report it with the image; import it with --plain meanwhile",
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use kiln_testimage::filling::filling;
+
+    use super::*;
+    use crate::gz_index::{GzDisk, scan};
+    use crate::splice::Undo;
+
+    /// Counts the bytes that are read.
+    struct Counting<'c>(&'c [u8], AtomicU64);
+
+    impl ReadAt for Counting<'_> {
+        fn len(&self) -> u64 {
+            self.0.len() as u64
+        }
+
+        fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+            self.1.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+            self.0.read_exact_at(offset, buffer)
+        }
+    }
+
+    struct Case {
+        gz: Vec<u8>,
+        index: GzIndex,
+        header: Patch,
+        open: OpenStream,
+    }
+
+    fn case(mebibytes: usize) -> Case {
+        // Like gzip and pigz: the fastest level of zlib-rs makes one block of everything.
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(3));
+        encoder.write_all(&filling(9, mebibytes << 20)).unwrap();
+        let gz = encoder.finish().unwrap();
+        let index = scan(&gz, None, |_| {}).unwrap().index;
+        let mut header = Patch::new();
+        header.write(0, &[0xaa; 112]);
+        let open = splice::open(&gz, &index, &header, Undo::Keep).unwrap();
+        Case { gz, index, header, open }
+    }
+
+    const TAIL: &[u8] = &[0x55; 30_000];
+
+    #[test]
+    fn a_large_base_is_not_inflated_again() {
+        let read: Vec<u64> = [50, 100]
+            .map(|mebibytes| {
+                let Case { gz, index, header, open } = case(mebibytes);
+                let file = Counting(&gz, AtomicU64::new(0));
+                read_joints(&file, &index, &open, &GzDisk::with_index(&file, &index), &header, TAIL).unwrap();
+                let read = file.1.into_inner();
+                // Checkpoints are 8 MiB apart: from the last one to the end, and what it is compared with from one before.
+                let share = read as f64 / gz.len() as f64 * mebibytes as f64;
+                assert!(share < 3.0 * 8.0 + 4.0, "as much as {share:.1} MiB of {mebibytes} hold were read");
+                read
+            })
+            .to_vec();
+        assert!(read[1] < read[0] * 2, "twice the base costs {} instead of {} bytes", read[1], read[0]);
+    }
+
+    #[test]
+    fn a_joint_that_is_wrong_is_found() {
+        let Case { gz, index, header, open } = case(20);
+        let disk = GzDisk::with_index(&gz, &index);
+        read_joints(&gz, &index, &open, &disk, &header, TAIL).unwrap();
+        let mut other_header = Patch::new();
+        other_header.write(0, &[0xab; 112]);
+        let problem = read_joints(&gz, &index, &open, &disk, &other_header, TAIL).unwrap_err().to_string();
+        assert!(
+            problem.starts_with("composed image: read back, it differs from what it should hold at byte 0;"),
+            "{problem}"
+        );
+        // One byte of what was put together anew is another one, at each joint.
+        for (number, segment) in open.segments.iter().enumerate().skip(1) {
+            let Segment::Own(bytes) = segment else { continue };
+            let mut changed = open.clone();
+            let mut bytes = bytes.clone();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 0x10;
+            changed.segments[number] = Segment::Own(bytes);
+            assert!(read_joints(&gz, &index, &changed, &disk, &header, TAIL).is_err(), "segment {number}");
+        }
+    }
+}

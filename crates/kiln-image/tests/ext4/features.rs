@@ -99,6 +99,50 @@ fn edit(editor: &mut Editor<ImageFile>, model: &mut Tree) {
     }
 }
 
+#[test]
+fn what_is_removed_or_cut_off_is_wiped_when_asked_and_only_that() {
+    if !have_e2fsprogs("what_is_removed_or_cut_off_is_wiped_when_asked_and_only_that") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let folder = scratch.folder.join("start");
+    let secret: &[u8] = b"psk=correct horse battery staple";
+    let large = [noise(30_000), secret.to_vec(), noise(5_000)].concat();
+    let start = Tree::from([
+        ("d".to_owned(), Node::Directory),
+        ("d/removed".to_owned(), Node::File(secret.repeat(300))),
+        ("d/cut".to_owned(), Node::File(large.clone())),
+        ("kept".to_owned(), Node::File(noise(100_000))),
+    ]);
+    tree::write(&start, &folder);
+    for (name, size, options) in [MAKES[0], MAKES[4], MAKES[9]] {
+        let base = scratch.mke2fs(size << 20, options, Some(&folder));
+        for wipes in [false, true] {
+            let image = scratch.copy(&base);
+            let mut editor = Ext4::edit(scratch.disk(&image), 1_700_000_000).unwrap();
+            if wipes {
+                editor.wipe_freed();
+            }
+            editor.truncate_file("d/cut", 29_999).unwrap();
+            editor.remove_file("d/removed").unwrap();
+            // Some of the blocks are taken again, and keep what is in them now.
+            editor.write_file("new", &noise(7_000), 0o600).unwrap();
+            scratch.apply(&image, &editor.finish().unwrap());
+            e2fsck_is_clean(&image, name);
+            let model = Tree::from([
+                ("d".to_owned(), Node::Directory),
+                ("d/cut".to_owned(), Node::File(large[..29_999].to_vec())),
+                ("kept".to_owned(), Node::File(noise(100_000))),
+                ("new".to_owned(), Node::File(noise(7_000))),
+            ]);
+            judge_by_debugfs(&scratch, &image, &model, name);
+            let bytes = std::fs::read(&image).unwrap();
+            let found = bytes.windows(secret.len()).any(|window| window == secret);
+            assert_eq!(found, !wipes, "{name}");
+        }
+    }
+}
+
 pub fn judge_by_debugfs(scratch: &Scratch, image: &Path, model: &Tree, what: &str) {
     let out = scratch.folder.join("rdump");
     std::fs::create_dir_all(&out).unwrap();

@@ -48,6 +48,24 @@ fn corrupted_and_truncated_images_are_answered() {
     assert!(found.0 > 100 && found.1 > 100, "fine and damaged: {found:?}");
 }
 
+#[test]
+fn a_superblock_of_countless_groups_costs_neither_memory_nor_time() {
+    if !have_e2fsprogs("a_superblock_of_countless_groups_costs_neither_memory_nor_time") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let image = scratch.mke2fs(64 << 20, &["-b", "1024", "-O", "^metadata_csum,^uninit_bg"], None);
+    let bytes = std::fs::read(&image).unwrap();
+    let number = |at: usize| u32::from_le_bytes(bytes[1024 + at..1028 + at].try_into().unwrap());
+    let groups = (number(4) - 1).div_ceil(8);
+    let mut patch = Patch::new();
+    patch.write(1024, &(groups * number(0x28)).to_le_bytes());
+    patch.write(1024 + 0x20, &8u32.to_le_bytes());
+    let problem = Ext4::open(Patched::with(&bytes, patch)).map(|fs| fs.label()).unwrap_err().to_string();
+    let expected = "ext4 superblock: 8192 groups are more than the boot partition of a CoreOS has; give an image as it was downloaded";
+    assert_eq!(problem, expected);
+}
+
 /// Reads all there is to read, and edits a little.
 fn exercise<D: ReadAt + ?Sized>(disk: &D) -> Result<(), ImageError> {
     let fs = Ext4::open(disk)?;

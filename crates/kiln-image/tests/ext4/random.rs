@@ -18,6 +18,7 @@ enum Edit {
     CreateDir { parent: usize, name: String },
     Replace { file: usize, length: usize },
     Append { file: usize, length: usize },
+    Truncate { file: usize, length: usize },
     Remove { file: usize },
     RemoveDir { folder: usize },
 }
@@ -36,6 +37,7 @@ fn edit() -> impl Strategy<Value = Edit> {
         3 => (any::<usize>(), name()).prop_map(|(parent, name)| Edit::CreateDir { parent, name }),
         3 => (any::<usize>(), length()).prop_map(|(file, length)| Edit::Replace { file, length }),
         4 => (any::<usize>(), length()).prop_map(|(file, length)| Edit::Append { file, length }),
+        2 => (any::<usize>(), length()).prop_map(|(file, length)| Edit::Truncate { file, length }),
         3 => any::<usize>().prop_map(|file| Edit::Remove { file }),
         1 => any::<usize>().prop_map(|folder| Edit::RemoveDir { folder }),
     ]
@@ -148,6 +150,14 @@ fn apply<D: kiln_image::ReadAt>(
                 script.write(&path, bytes);
             }
         }
+        Edit::Truncate { file, length } => {
+            let Some(path) = choose(model, file, is_file) else { return };
+            let Some(Node::File(bytes)) = model.get_mut(&path) else { return };
+            editor.truncate_file(&path, length as u64).unwrap();
+            bytes.truncate(length);
+            script.requests.push(format!("rm {path}"));
+            script.write(&path, bytes);
+        }
         Edit::Remove { file } => {
             let Some(path) = choose(model, file, is_file) else { return };
             editor.remove_file(&path).unwrap();
@@ -178,7 +188,9 @@ fn the_kernel_reads_and_writes_what_was_edited() {
     for (label, options) in [("CoreOS", MAKES[0].2), ("no checksums", MAKES[9].2)] {
         let image = scratch.mke2fs(64 << 20, options, Some(&scratch.folder.join("start")));
         if !mounted(&scratch, &image, "true") {
-            eprintln!("skipped: {TEST}: mounting is not permitted (run it as root with loop devices)");
+            // Nothing was edited yet: it is this machine that does not mount. No package would change that, so this is told
+            // and not a failure even where all oracles are required.
+            eprintln!("skipped: {TEST}: this machine does not let us mount a file (run it as root with loop devices)");
             return;
         }
         // The kernel hashes a directory that outgrows its block.

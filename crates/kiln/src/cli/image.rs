@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::{Outcome, PrintFormat, output::Failure};
 
+mod clone;
 mod compose;
 mod customize;
 mod import;
@@ -15,6 +16,7 @@ mod open;
 mod output_file;
 mod progress;
 mod reset;
+mod secrets;
 mod serve;
 mod sparse;
 mod stored;

@@ -2,30 +2,39 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kiln_image::ImageError;
 use kiln_image::store::StoredImage;
 
-use super::Service;
 use super::answer::{Answer, BodyPart, decide_answer};
 use super::date::http_date;
+use super::digests::sha256_of;
 use super::request::{LONGEST_HEAD, Parsed, Request, parse_request};
 use super::route::{Route, check_signature, parse_route, representation};
 use super::wire::{Follows, Wire};
+use super::{Running, Service};
 
 /// How often an idle connection looks whether the server ends.
 const GLANCE: Duration = Duration::from_millis(500);
 
 /// Serves one peer until it leaves, errs or is too slow. `crowded` closes after one answer: others wait.
-pub fn serve_connection(stream: TcpStream, peer: SocketAddr, service: &Service, ending: &AtomicBool, crowded: bool) {
+pub fn serve_connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    service: &Arc<Service>,
+    running: &Arc<Running>,
+    crowded: bool,
+) {
+    let ending = &running.ending;
     let Ok(mut wire) = Wire::new(stream, service.tls.as_ref(), service.limits.stall) else { return };
     let mut received = Vec::new();
     loop {
         let (answer, image, request) = match read_request(&mut wire, &mut received, service, ending) {
             Ok(Incoming::Request(request)) => {
-                let (answer, image) = answer_request(&request, service);
+                let (answer, image) = answer_request(&request, service, running);
                 (answer, image, Some(request))
             }
             Ok(Incoming::Refused(status, reason)) => {
@@ -110,22 +119,23 @@ fn read_request(
 }
 
 /// Finds what is asked for and decides the answer.
-fn answer_request(request: &Request, service: &Service) -> (Answer, Option<StoredImage>) {
+fn answer_request(request: &Request, service: &Arc<Service>, running: &Arc<Running>) -> (Answer, Option<StoredImage>) {
     let plain = |status, text: &str| {
         let answer = Answer::plain(status, text);
         (if request.head_only { answer.without_body() } else { answer }, None)
     };
-    let found = match parse_route(&request.path) {
+    let route = parse_route(&request.path);
+    let found = match &route {
         Some(Route::Health) => return plain(200, "ok"),
         Some(Route::Image(host, base, kind)) => {
-            service.store.image(&host, &base).map(|image| image.filter(|image| image.kind == kind))
+            service.store.image(host, base).map(|image| image.filter(|image| image.kind == *kind))
         }
         Some(Route::Base(base, kind)) => {
-            service.store.untouched(&base).map(|image| image.filter(|image| image.kind == kind))
+            service.store.untouched(base).map(|image| image.filter(|image| image.kind == *kind))
         }
         None => Ok(None),
     };
-    let image = match found {
+    let mut image = match found {
         Ok(Some(image)) => image,
         Ok(None) => return plain(404, "there is nothing at this address"),
         Err(error) => {
@@ -138,6 +148,10 @@ fn answer_request(request: &Request, service: &Service) -> (Answer, Option<Store
         if let Err(reason) = check_signature(&service.key, &request.path, expires, signature, unix_time()) {
             return plain(403, reason);
         }
+    }
+    // Only for whoever may have the image: nobody else can make the server read it.
+    if let Some(Route::Image(host, base, _)) = &route {
+        image.sha256 = sha256_of(&image, host, base, service, running);
     }
     (decide_answer(&request.conditions(), &representation(&image)), Some(image))
 }

@@ -6,8 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::anyhow;
 use clap::Args;
 use kiln_core::document::emit::to_yaml;
-use kiln_core::network::is_secret;
-use kiln_image::Customization;
+use kiln_image::Carried;
 use kiln_image::customize::{Composition, Original, Packing};
 use kiln_image::store::{BaseName, ComposedImage, Hashing, HostName, Store};
 use serde_json::json;
@@ -15,6 +14,7 @@ use serde_json::json;
 use super::super::{Outcome, PrintFormat, output, output::Failure};
 use super::open::failure;
 use super::output_file::Existing;
+use super::secrets::has_secrets;
 use super::write::write;
 use crate::image_server::route::{image_path, signed_query};
 
@@ -62,7 +62,7 @@ pub fn run(args: &ComposeArgs) -> Result<Outcome, Failure> {
         return Ok(Outcome::Refused);
     };
     let store = Store::open(&args.store).map_err(Failure::refused)?;
-    let confidential = has_secrets(&wish);
+    let confidential = has_secrets(&Carried::of(&wish));
     let hashing = if args.sha256 { Hashing::Always } else { Hashing::WhereUsual };
     let composed =
         store.compose(&host, &base, &wish, confidential, hashing).map_err(|error| failure(error, context()))?;
@@ -80,9 +80,11 @@ pub fn run(args: &ComposeArgs) -> Result<Outcome, Failure> {
             packing: Packing::AsIs,
             notes: Vec::new(),
             original: Original::Remembered,
+            carries: Carried { config: confidential, ..Carried::default() },
+            segments: None,
         };
         let existing = if args.force { Existing::Replace } else { Existing::Keep };
-        sha256 = Some(write(&whole, Packing::AsIs, target, existing)?.sha256);
+        sha256 = Some(write(&whole, Packing::AsIs, None, target, existing)?.sha256);
     }
     let path = image_path(&host, &base, composed.kind);
     let url = address(args, &store, &path, confidential)?;
@@ -141,13 +143,6 @@ fn describe(args: &ComposeArgs, composed: &ComposedImage, sha256: Option<&str>, 
     }
 }
 
-/// Whether whoever fetches the image learns a secret. An Ignition config is one: it holds keys, tokens and hashes.
-fn has_secrets(wish: &Customization) -> bool {
-    let secret_line = |line: &str| line.split_once('=').is_some_and(|(key, _)| is_secret(key.trim()));
-    wish.ignition.is_some()
-        || wish.network.iter().any(|file| String::from_utf8_lossy(&file.bytes).lines().any(secret_line))
-}
-
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = match text.char_indices().next_back() {
         Some((at, 's')) => (&text[..at], 1),
@@ -166,8 +161,6 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use kiln_image::NamedFile;
-
     use super::*;
 
     #[test]
@@ -178,18 +171,5 @@ mod tests {
         for text in ["", "h", "0", "-1", "1.5h", "1w", "99999999999999999999d", "ä"] {
             assert!(parse_duration(text).unwrap_err().starts_with("give a number of seconds"), "{text}");
         }
-    }
-
-    #[test]
-    fn passwords_and_ignition_configs_are_secrets() {
-        let with = |text: &str| Customization {
-            network: vec![NamedFile { name: "a.nmconnection".into(), bytes: text.into() }],
-            ..Customization::default()
-        };
-        assert!(!has_secrets(&Customization::default()));
-        assert!(!has_secrets(&with("[connection]\nid=a\n[802-1x]\npassword-flags=1\n")));
-        assert!(has_secrets(&with("[wifi-security]\npsk = hunter2\n")));
-        assert!(has_secrets(&with("[802-1x]\nprivate-key-password=x\n")));
-        assert!(has_secrets(&Customization { ignition: Some(b"{}".to_vec()), ..Customization::default() }));
     }
 }

@@ -103,7 +103,7 @@ pub fn change_image(
     let composition = compose(&image, change, &format!("`{}` was not written", target.display()))?;
     let plain = image.format.compression == Compression::None && composition.packing == Packing::AsIs;
     let packing = if plain && wanted == Wanted::Gzip { Packing::Gzip } else { composition.packing };
-    let written = write(&composition, packing, target, existing)?;
+    let written = write(&composition, packing, Some(image.file.file()), target, existing)?;
     Ok((written, composition.notes, composition.original))
 }
 

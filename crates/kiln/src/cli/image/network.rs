@@ -6,7 +6,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use kiln_core::network::is_secret;
 use kiln_image::NamedFile;
 use kiln_image::customize::Change;
 use kiln_image::inspect::network_files;
@@ -14,6 +13,7 @@ use kiln_image::inspect::network_files;
 use super::super::{Outcome, output, output::Failure};
 use super::customize::change_file;
 use super::open::{Gzip, failure, open};
+use super::secrets::secret_key;
 use super::{NetworkArgs, NetworkVerb};
 
 /// Runs one verb.
@@ -54,9 +54,9 @@ fn read(path: &Path) -> Result<Vec<NamedFile>, Failure> {
 
 /// Every line stays, but what follows `psk=` and the like.
 fn without_secrets(text: &str) -> String {
-    let line = |line: &str| match line.split_once('=') {
-        Some((key, _)) if is_secret(key.trim()) => format!("{key}=…\n"),
-        _ => format!("{line}\n"),
+    let line = |line: &str| match secret_key(line) {
+        Some(key) => format!("{key}=…\n"),
+        None => format!("{line}\n"),
     };
     text.lines().map(line).collect()
 }

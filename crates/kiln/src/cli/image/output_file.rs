@@ -7,7 +7,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
@@ -24,17 +24,44 @@ pub enum Existing {
     Replace,
 }
 
+/// Who may read a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readers {
+    /// Its owner alone (0600): there are secrets in it.
+    Owner,
+    /// Whoever the umask allows.
+    Everybody,
+}
+
+impl Readers {
+    fn mode(self) -> u32 {
+        match self {
+            Readers::Owner => 0o600,
+            Readers::Everybody => 0o644,
+        }
+    }
+
+    /// The mode of a file that takes the place of one with this mode. It never becomes wider.
+    fn replacing(self, mode: u32) -> u32 {
+        match self {
+            Readers::Owner => mode & 0o600,
+            Readers::Everybody => mode,
+        }
+    }
+}
+
 /// A file that has no name yet.
 pub struct OutputFile {
     file: File,
     target: PathBuf,
+    readers: Readers,
     /// The name it has for the time being, where it must have one.
     temporary: Option<PathBuf>,
 }
 
 impl OutputFile {
     /// Begins a file that will have this name.
-    pub fn create(target: &Path, existing: Existing) -> Result<Self, Failure> {
+    pub fn create(target: &Path, existing: Existing, readers: Readers) -> Result<Self, Failure> {
         let shown = target.display();
         // Who names a link means the file behind it.
         let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
@@ -59,21 +86,22 @@ impl OutputFile {
             .read(true)
             .write(true)
             .custom_flags(OFlag::O_TMPFILE.bits())
-            .mode(0o644)
+            .mode(readers.mode())
             .open(&folder)
             // Without /proc the file could not get its name.
             .and_then(|file| fs::metadata(fd_path(&file)).map(|_| file));
         let (file, temporary) = match unnamed {
             Ok(file) => (file, None),
             Err(_) => {
-                let create = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(&temporary);
+                let mut create = OpenOptions::new();
+                let create = create.read(true).write(true).create_new(true).mode(readers.mode()).open(&temporary);
                 (
                     create.with_context(|| format!("cannot write into the folder `{}`", folder.display()))?,
                     Some(temporary),
                 )
             }
         };
-        Ok(OutputFile { file, target, temporary })
+        Ok(OutputFile { file, target, readers, temporary })
     }
 
     /// Where the bytes go.
@@ -81,7 +109,7 @@ impl OutputFile {
         &self.file
     }
 
-    /// Gives the file its name. The permissions of a file it replaces are kept.
+    /// Gives the file its name. The permissions of a file it replaces are kept, if they do not show a secret.
     pub fn finish(mut self) -> Result<(), Failure> {
         self.name().with_context(|| format!("cannot write `{}`", self.target.display()))?;
         Ok(())
@@ -89,7 +117,8 @@ impl OutputFile {
 
     fn name(&mut self) -> io::Result<()> {
         if let Ok(replaced) = fs::metadata(&self.target) {
-            self.file.set_permissions(replaced.permissions())?;
+            let mode = self.readers.replacing(replaced.permissions().mode());
+            self.file.set_permissions(fs::Permissions::from_mode(mode))?;
         }
         self.file.sync_all()?;
         let folder = folder_of(&self.target).unwrap_or_default();

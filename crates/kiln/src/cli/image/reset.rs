@@ -19,6 +19,7 @@ pub fn run(args: &ResetArgs) -> Result<Outcome, Failure> {
     }
     let what = match original {
         Original::Same => "the original bytes",
+        Original::SameDisk => "the original disk",
         Original::Remembered | Original::Lost => "without what could be recognised as a customisation",
     };
     output::print(&format!("wrote {}: {what}\nsha256 {}\n", target.display(), written.sha256))?;

@@ -1,7 +1,8 @@
 //! Writes a composed image and takes its sha256 in the same pass.
 //!
-//! One thread reads and writes, another one hashes. Where the image must be compressed, every core deflates pieces of it,
-//! which are joined to a single gzip member.
+//! One thread reads and writes, another one hashes. Where the image is its file with a few bytes replaced, the kernel copies
+//! the file and this process only hashes. Where the image must be compressed, every core deflates pieces of it, which are
+//! joined to a single gzip member.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,12 +13,14 @@ use std::thread;
 
 use kiln_image::customize::{Composition, Packing};
 use kiln_image::digest::Sha256;
-use kiln_image::{ImageError, ReadAt};
+use kiln_image::{ImageError, ReadAt, Segment};
 
 use super::super::output::Failure;
+use super::clone::{keeps_places, write_clone};
 use super::open::failure;
-use super::output_file::{Existing, OutputFile};
+use super::output_file::{Existing, OutputFile, Readers};
 use super::progress::Progress;
+use super::secrets::has_secrets;
 use super::sparse::SparseFile;
 
 /// What is read, hashed and deflated at once.
@@ -33,8 +36,15 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// Writes to a file that gets its name at the end, or to standard output for `-`.
-pub fn write(image: &Composition<'_>, packing: Packing, target: &Path, existing: Existing) -> Result<Written, Failure> {
+/// Writes to a file that gets its name at the end, or to standard output for `-`. `source` is the file of which the image's
+/// segments are. A file with secrets in it is for its owner only.
+pub fn write(
+    image: &Composition<'_>,
+    packing: Packing,
+    source: Option<&File>,
+    target: &Path,
+    existing: Existing,
+) -> Result<Written, Failure> {
     let context = || format!("`{}` was not written", target.display());
     if target.as_os_str() == "-" {
         let mut output = io::stdout().lock();
@@ -42,14 +52,39 @@ pub fn write(image: &Composition<'_>, packing: Packing, target: &Path, existing:
         output.flush()?;
         return Ok(written);
     }
-    let output = OutputFile::create(target, existing)?;
-    let file = output.file().try_clone()?;
-    let mut sparse = SparseFile::new(file);
-    let written = copy(image, packing, &mut sparse).map_err(|error| failure(error, context()))?;
-    let finished: File = sparse.finish().map_err(|source| failure(cannot_write(source), context()))?;
-    drop(finished);
+    let readers = if has_secrets(&image.carries) { Readers::Owner } else { Readers::Everybody };
+    let output = OutputFile::create(target, existing, readers)?;
+    let cloned = source.zip(image.segments.as_ref()).filter(|(_, segments)| keeps_places(segments));
+    let written = match cloned.filter(|_| packing == Packing::AsIs) {
+        Some((source, segments)) => copy_by_kernel(image, source, segments, output.file()),
+        None => copy_through(image, packing, output.file()),
+    };
+    let written = written.map_err(|error| failure(error, context()))?;
     output.finish()?;
     Ok(written)
+}
+
+/// Reads the image here, and leaves its zeros out.
+fn copy_through(image: &Composition<'_>, packing: Packing, output: &File) -> Result<Written, ImageError> {
+    let mut sparse = SparseFile::new(output.try_clone().map_err(cannot_write)?);
+    let written = copy(image, packing, &mut sparse)?;
+    sparse.finish().map_err(cannot_write)?;
+    Ok(written)
+}
+
+/// Lets the kernel copy what stays, and hashes meanwhile.
+fn copy_by_kernel(
+    image: &Composition<'_>,
+    source: &File,
+    segments: &[Segment],
+    output: &File,
+) -> Result<Written, ImageError> {
+    thread::scope(|scope| {
+        let copying = scope.spawn(|| write_clone(source, segments, output));
+        let written = copy(image, Packing::AsIs, &mut io::sink());
+        let copied = copying.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        copied.map_err(cannot_write).and(written)
+    })
 }
 
 fn cannot_write(source: io::Error) -> ImageError {
