@@ -16,4 +16,5 @@ pub mod network;
 pub mod nmstate;
 pub mod plan;
 pub mod source;
+pub mod timeline;
 pub mod world;
