@@ -22,6 +22,9 @@ mod plan;
 mod report;
 mod restore;
 mod serve;
+mod status;
+mod watch;
+mod why;
 
 /// Fires bare machines into cluster nodes and keeps their network right.
 #[derive(Debug, Parser)]
@@ -63,6 +66,12 @@ enum Command {
     Backup(backup::BackupArgs),
     /// Put a backup into the data folder of a hub that does not run
     Restore(restore::RestoreArgs),
+    /// Show every host of a hub and where it stands, or one host with all that is known
+    Status(status::StatusArgs),
+    /// Explain why a host is not ready: missing stage, likeliest cause, next step
+    Why(why::WhyArgs),
+    /// Show changes of hosts as they happen, until Ctrl-C
+    Watch(watch::WatchArgs),
     /// Print shell completions
     Completions(completions::CompletionsArgs),
 }
@@ -101,6 +110,9 @@ pub fn main() -> ExitCode {
         Command::Crds(args) => crds::run(&args),
         Command::Backup(args) => backup::run(&args),
         Command::Restore(args) => restore::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Why(args) => why::run(&args),
+        Command::Watch(args) => watch::run(&args),
         Command::Completions(args) => completions::run(&args),
     };
     match outcome {

@@ -21,12 +21,16 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use tasks::Tasks;
 
+pub mod controllers;
 pub mod definitions;
 mod folder;
 mod kubeconfig;
+pub mod lease;
+pub mod mirror;
 pub mod policy;
 mod systemd;
 mod tasks;
+pub mod timeline;
 pub mod world;
 
 /// What is sealed on the disk.
@@ -107,6 +111,7 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
 
     let mut tasks = Tasks::default();
     tasks.spawn("garbage collection", Arc::clone(&server).run_janitor());
+    tasks.spawn("controllers", controllers::run_embedded(Arc::clone(&server)));
     tasks.spawn("API", tls::serve_bounded(Arc::clone(&server), listener, router(Arc::clone(&server)), tls));
 
     ready(&Ready { address, kubeconfig });

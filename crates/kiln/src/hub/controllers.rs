@@ -1,0 +1,226 @@
+//! The dialect controllers: upstream kinds become Kiln's objects, and every status says what is known.
+//!
+//! ```text
+//! watches (one per kind) -> cache -> summarize -> plan_objects, plan_status -> execute
+//!                             ^                                                  |
+//!                             +-------------------- the API ---------------------+
+//! ```
+//!
+//! Rules look at many objects at once, so there is one controller for all kinds instead of one per object: changes are
+//! gathered for a moment, then the whole world is judged once. A change of a status alone does not wake the rules.
+//! Judging never takes more than a fifth of the time, however many objects there are and however fast they change.
+//!
+//! The same code runs over the embedded API without a socket ([`in_process`]) and over any other. Everything is decided
+//! by pure functions from what the watches saw; a change that fails is planned again from the next look.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use kiln_apiserver::identity::{ADMINISTRATORS, Identity};
+use kiln_apiserver::{Server, router};
+use kube::Client;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tower::ServiceExt;
+
+use super::lease::{Contender, Terms};
+use super::mirror::plan_status;
+use super::timeline::now;
+use cache::{Cache, Change};
+use execute::{execute_objects, execute_statuses};
+use kinds::WATCHED;
+use plan_objects::plan_objects;
+use summary::{Summary, summarize};
+
+pub mod cache;
+pub mod difference;
+mod execute;
+pub mod kinds;
+pub mod observe;
+pub mod plan_objects;
+pub mod summary;
+mod watching;
+
+/// How patient the controllers are.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// Changes are gathered until none came for so long.
+    pub quiet: Duration,
+    /// But not longer than this.
+    pub longest: Duration,
+    /// How long to wait before trying again what failed; doubled each time up to thirty seconds.
+    pub retry: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace { quiet: Duration::from_millis(50), longest: Duration::from_secs(1), retry: Duration::from_millis(500) }
+    }
+}
+
+/// The longest wait before something that failed is tried again.
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
+/// Judging takes at most one part in so many of the time.
+const SHARE: u32 = 5;
+
+/// What the watches and the controller share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    cache: Cache,
+    /// Kinds whose first list is not complete.
+    unread: usize,
+    /// What changed since the last look.
+    pending: Option<Change>,
+    /// When the first change since then came, and the last one.
+    since: Option<(Instant, Instant)>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A watch that panicked has not left half an object: every change is one call.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a watch change the cache.
+    fn update(&self, change: impl FnOnce(&mut Cache) -> Change) {
+        let mut state = self.lock();
+        let changed = change(&mut state.cache);
+        if changed != Change::Nothing {
+            state.pending = state.pending.max(Some(changed));
+            let present = Instant::now();
+            state.since = Some((state.since.map_or(present, |(first, _)| first), present));
+            self.changed.notify_one();
+        }
+    }
+
+    /// What changed, when it is time to look; or how long to wait for that, if anything changed at all.
+    fn due(&self, pace: Pace) -> Result<Change, Option<Duration>> {
+        let mut state = self.lock();
+        let pending = state.pending.filter(|_| state.unread == 0).ok_or(None)?;
+        if let Some((first, last)) = state.since {
+            let quiet = pace.quiet.saturating_sub(last.elapsed());
+            let rest = quiet.min(pace.longest.saturating_sub(first.elapsed()));
+            if !rest.is_zero() {
+                return Err(Some(rest));
+            }
+        }
+        (state.pending, state.since) = (None, None);
+        Ok(pending)
+    }
+
+    fn first_list_is_read(&self) {
+        let mut state = self.lock();
+        state.unread = state.unread.saturating_sub(1);
+        if state.unread == 0 {
+            state.pending = Some(Change::World);
+        }
+        self.changed.notify_one();
+    }
+}
+
+/// A client that calls the embedded API in this process, as the controllers' own identity.
+pub fn in_process(router: Router, user: &str) -> Client {
+    let identity = Identity::member(user, ADMINISTRATORS);
+    let service = tower::service_fn(move |mut request: axum::http::Request<kube::client::Body>| {
+        request.extensions_mut().insert(identity.clone());
+        router.clone().oneshot(request)
+    });
+    Client::new(service, "default")
+}
+
+/// Runs the controllers over the embedded API until it stops.
+pub async fn run_embedded(server: Arc<Server>) {
+    let client = in_process(router(Arc::clone(&server)), "system:kiln:controllers");
+    run(client, Pace::default(), server.stopping()).await;
+}
+
+/// Runs the controllers over a real API server for as long as this replica leads.
+pub async fn run_elected(client: Client, identity: &str, stop: watch::Receiver<bool>) {
+    let contender = Contender::new(client.clone(), LEASE_NAMESPACE, "kiln-controllers", identity, Terms::default());
+    contender.run(stop.clone(), || run(client.clone(), Pace::default(), stop.clone())).await;
+}
+
+/// Where replicas elect their leader.
+pub const LEASE_NAMESPACE: &str = "kiln-system";
+
+/// Runs the controllers until they are told to stop.
+pub async fn run(client: Client, pace: Pace, stop: watch::Receiver<bool>) {
+    let shared = Arc::new(Shared::default());
+    shared.lock().unread = WATCHED.len();
+    let mut watches = JoinSet::new();
+    for watched in WATCHED {
+        watches.spawn(watching::observe_kind(client.clone(), watched, Arc::clone(&shared)));
+    }
+    let mut stopping = stop;
+    tokio::select! {
+        () = control(&client, pace, &shared) => {}
+        ended = watches.join_next() => {
+            // A watch never ends by itself.
+            tracing::error!(?ended, "a watch ended; the controllers stop");
+        }
+        _ = stopping.wait_for(|stop| *stop) => {}
+    }
+    watches.shutdown().await;
+}
+
+async fn control(client: &Client, pace: Pace, shared: &Arc<Shared>) {
+    let mut summary = Arc::new(Summary::default());
+    let mut failures = 0_u32;
+    loop {
+        let change = match shared.due(pace) {
+            Ok(change) => change,
+            Err(Some(rest)) => {
+                tokio::time::sleep(rest).await;
+                continue;
+            }
+            // A change that came in between has left its mark: the next wait ends at once.
+            Err(None) => {
+                shared.changed.notified().await;
+                continue;
+            }
+        };
+        let began = Instant::now();
+        if change == Change::World {
+            match observe_world(shared).await {
+                Some(new) => summary = Arc::new(new),
+                None => continue,
+            }
+        }
+        let judged = began.elapsed();
+        let (objects, statuses) = {
+            let state = shared.lock();
+            (plan_objects(&summary, &state.cache), plan_status(&summary, &state.cache, now()))
+        };
+        let planned = (objects.len(), statuses.len());
+        let made = execute_objects(client, objects).await;
+        let written = execute_statuses(client, statuses).await;
+        if planned != (0, 0) {
+            tracing::debug!(?judged, took = ?began.elapsed(), ?made, ?written, "looked at the world");
+        }
+        if made.failed + made.outdated + written.failed + written.outdated > 0 {
+            failures += 1;
+            let wait = (pace.retry * 2_u32.saturating_pow(failures.min(16) - 1)).min(LONGEST_RETRY);
+            tokio::time::sleep(wait).await;
+            let mut state = shared.lock();
+            state.pending = state.pending.max(Some(Change::Status));
+        } else {
+            failures = 0;
+        }
+        // However fast things change, most of the time is left to others.
+        tokio::time::sleep(judged * (SHARE - 1)).await;
+    }
+}
+
+/// Judges the world on a thread of its own, so that watches and requests go on.
+async fn observe_world(shared: &Arc<Shared>) -> Option<Summary> {
+    let world = shared.lock().cache.world.clone();
+    let judged = tokio::task::spawn_blocking(move || summarize(&world.judge())).await;
+    judged.inspect_err(|error| tracing::error!(%error, "the rules did not end; the next change tries again")).ok()
+}

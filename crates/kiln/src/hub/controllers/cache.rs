@@ -1,0 +1,199 @@
+//! What the watches have seen, each object reduced to what is looked at again.
+//!
+//! Ten thousand objects live here, so each is kept as one compact text and taken apart when it is needed. What an object
+//! declares goes to the [`WorldCache`], which `kiln check` could have filled from files.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use kiln_core::timeline::Moment;
+use serde_json::{Map, Value, json};
+
+use super::kinds::{Use, Watched};
+use crate::hub::timeline::parse_time;
+use crate::hub::world::{ObjectKey, WorldCache};
+
+/// The label that says which kind an object of Kiln's was made from.
+pub const FROM_LABEL: &str = "kiln.dev/from";
+/// Under which name the controllers write.
+pub const MANAGER: &str = "kiln";
+
+/// An object as the controllers remember it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Item {
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`.
+    pub revision: String,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// `metadata.creationTimestamp`.
+    pub created: Moment,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// Whether Kiln made it from another kind.
+    pub made: bool,
+    /// Whether somebody else writes its status.
+    pub foreign_status: bool,
+    /// Labels, owners, spec and status, as far as its kind needs them.
+    text: Box<str>,
+}
+
+impl Item {
+    /// The part that is kept: `metadata.labels`, `metadata.ownerReferences`, `spec`, `status`.
+    pub fn value(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_default()
+    }
+
+    /// Reduces an object.
+    pub fn of(object: &Value, use_: Use) -> Item {
+        let metadata = &object["metadata"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let mut kept = Map::new();
+        if use_ == Use::Own {
+            kept.insert(
+                "metadata".into(),
+                json!({"labels": metadata["labels"], "ownerReferences": metadata["ownerReferences"]}),
+            );
+        }
+        if matches!(use_, Use::Own | Use::Evidence | Use::MirroredEvidence) {
+            kept.insert("spec".into(), object["spec"].clone());
+        }
+        if use_ != Use::Declares {
+            kept.insert("status".into(), object["status"].clone());
+        }
+        Item {
+            uid: text(&metadata["uid"]),
+            revision: text(&metadata["resourceVersion"]),
+            generation: metadata["generation"].as_i64().unwrap_or_default(),
+            created: metadata["creationTimestamp"].as_str().and_then(parse_time).unwrap_or(Moment(0)),
+            deleting: metadata["deletionTimestamp"].is_string(),
+            made: metadata["labels"][FROM_LABEL].is_string(),
+            foreign_status: has_foreign_status(metadata),
+            text: Value::Object(kept).to_string().into(),
+        }
+    }
+}
+
+/// On a cluster where the upstream controller of a kind runs, the status is its own: two writers would fight for ever.
+fn has_foreign_status(metadata: &Value) -> bool {
+    let managers = metadata["managedFields"].as_array().into_iter().flatten();
+    managers.into_iter().any(|entry| {
+        entry["subresource"] == "status"
+            && entry["manager"] != MANAGER
+            // kubectl is a person, whose word is corrected
+            && !entry["manager"].as_str().is_some_and(|name| name.starts_with("kubectl"))
+    })
+}
+
+/// Everything the watches have seen.
+#[derive(Debug, Default)]
+pub struct Cache {
+    items: HashMap<&'static str, BTreeMap<(String, String), Item>>,
+    /// What is declared.
+    pub world: WorldCache,
+}
+
+impl Cache {
+    /// Takes the newest state of an object. Says what changed by it.
+    pub fn put(&mut self, watched: &'static Watched, object: &Value) -> Change {
+        let key = ObjectKey::of(object);
+        let declares = !matches!(watched.use_, Use::Evidence | Use::MirroredEvidence) || watched.kind == "Agent";
+        let item = Item::of(object, watched.use_);
+        let of_kind = self.items.entry(watched.kind).or_default();
+        let place = (key.namespace.clone(), key.name.clone());
+        let seen = match of_kind.get(&place) {
+            Some(known) if *known == item => Change::Nothing,
+            _ => {
+                of_kind.insert(place, item);
+                Change::Status
+            }
+        };
+        if declares && self.world.update(key, Some(object)) { Change::World } else { seen }
+    }
+
+    /// Forgets an object.
+    pub fn remove(&mut self, watched: &'static Watched, namespace: &str, name: &str) -> Change {
+        let known = self.items.get_mut(watched.kind).and_then(|of_kind| of_kind.remove(&place(namespace, name)));
+        let key = ObjectKey {
+            group: watched.group.into(),
+            kind: watched.kind.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+        };
+        match (self.world.update(key, None), known) {
+            (true, _) => Change::World,
+            (false, Some(_)) => Change::Status,
+            (false, None) => Change::Nothing,
+        }
+    }
+
+    /// Forgets every object of a kind that is not among these names: a list was read anew.
+    pub fn retain(&mut self, watched: &'static Watched, names: &HashSet<(String, String)>) -> Change {
+        let gone: Vec<(String, String)> = self.of_kind(watched.kind).map(|(place, _)| place.clone()).collect();
+        let gone = gone.into_iter().filter(|place| !names.contains(place));
+        gone.map(|(namespace, name)| self.remove(watched, &namespace, &name)).max().unwrap_or(Change::Nothing)
+    }
+
+    /// The objects of a kind, by namespace and name.
+    pub fn of_kind(&self, kind: &str) -> impl Iterator<Item = (&(String, String), &Item)> {
+        self.items.get(kind).into_iter().flatten()
+    }
+
+    /// One object.
+    pub fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<&Item> {
+        self.items.get(kind)?.get(&place(namespace, name))
+    }
+}
+
+/// What a change of an object means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// Nothing that is looked at.
+    Nothing,
+    /// What is declared is as it was, but something was observed or written.
+    Status,
+    /// The rules must look again.
+    World,
+}
+
+fn place(namespace: &str, name: &str) -> (String, String) {
+    (namespace.to_owned(), name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kinds::find;
+    use super::*;
+
+    fn host(status: Value, managers: Value) -> Value {
+        json!({"apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost", "metadata": {"name": "a", "namespace": "n",
+            "uid": "u", "resourceVersion": "1", "generation": 3, "creationTimestamp": "2026-01-01T00:00:00Z",
+            "managedFields": managers}, "spec": {"online": true}, "status": status})
+    }
+
+    #[test]
+    fn a_status_alone_does_not_wake_the_rules() {
+        let watched = find("BareMetalHost").unwrap();
+        let mut cache = Cache::default();
+        assert_eq!(cache.put(watched, &host(Value::Null, Value::Null)), Change::World);
+        assert_eq!(cache.put(watched, &host(Value::Null, Value::Null)), Change::Nothing);
+        assert_eq!(cache.put(watched, &host(json!({"poweredOn": true}), Value::Null)), Change::Status);
+        assert_eq!(cache.get("BareMetalHost", "n", "a").unwrap().value()["status"]["poweredOn"], true);
+        assert_eq!(cache.retain(watched, &HashSet::new()), Change::World);
+        assert_eq!(cache.remove(watched, "n", "a"), Change::Nothing);
+    }
+
+    #[test]
+    fn a_status_that_another_controller_writes_is_its_own() {
+        let cases = [
+            (json!([{"manager": "kiln", "subresource": "status"}]), false),
+            (json!([{"manager": "kubectl-edit", "subresource": "status"}]), false),
+            (json!([{"manager": "baremetal-operator", "subresource": "status"}]), true),
+            (json!([{"manager": "argocd"}]), false),
+        ];
+        for (managers, foreign) in cases {
+            let item = Item::of(&host(Value::Null, managers.clone()), Use::Mirrored);
+            assert_eq!(item.foreign_status, foreign, "{managers}");
+        }
+    }
+}

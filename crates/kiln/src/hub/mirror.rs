@@ -1,0 +1,197 @@
+//! What each object's status should say: Kiln's own kinds in Kiln's words, upstream kinds in theirs.
+//!
+//! [`plan_status`] is pure and total: summary, cache and time in, patches out, and no patch for a status that is right
+//! already. Each patch names the revision it was made for, so a status written meanwhile is never overwritten.
+//!
+//! **Invariant:** only what is true. What nothing carries out yet is `Unknown` with the reason; a status that another
+//! controller writes is left alone.
+
+use std::collections::HashMap;
+
+use kiln_core::diagnostic::{ObjectId, Severity};
+use kiln_core::timeline::{Moment, Stage, Timeline};
+use serde_json::{Value, json};
+
+use super::controllers::cache::{Cache, Item};
+use super::controllers::difference::diff_merge;
+use super::controllers::kinds::{Use, WATCHED, Watched};
+use super::controllers::observe::observations;
+use super::controllers::summary::{Finding, HostFacts, Summary};
+use super::timeline::read_timeline;
+
+mod bare_metal_host;
+mod condition;
+mod discovery;
+mod host;
+mod policy;
+mod pools;
+
+pub use condition::{Condition, Truth};
+
+/// The stages something in this hub carries out or witnesses. Later controllers and endpoints add theirs.
+pub const DRIVEN: &[Stage] = &[Stage::Declared];
+
+/// The status one object should have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatusPatch {
+    /// Of which kind.
+    pub kind: &'static Watched,
+    /// Empty for cluster-wide objects.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// A merge patch with the revision it was made for.
+    pub patch: Value,
+}
+
+/// A host with everything known about it.
+pub struct HostView<'a> {
+    /// What declares it.
+    pub facts: &'a HostFacts,
+    /// Its own findings and those of its networks, the worst first.
+    pub findings: Vec<&'a Finding>,
+    /// What happened to it.
+    pub timeline: Timeline,
+}
+
+/// What the statuses are worked out from.
+pub struct View<'a> {
+    /// The world in short.
+    pub summary: &'a Summary,
+    /// What exists.
+    pub cache: &'a Cache,
+    /// Every host.
+    pub hosts: Vec<HostView<'a>>,
+    by_id: HashMap<&'a ObjectId, usize>,
+    by_mac: HashMap<&'a str, usize>,
+    by_cluster: HashMap<&'a ObjectId, Vec<usize>>,
+    /// The present.
+    pub now: Moment,
+}
+
+impl<'a> View<'a> {
+    /// Joins findings, observations and the timelines that are written down.
+    pub fn new(summary: &'a Summary, cache: &'a Cache, now: Moment) -> Self {
+        let observed = observations(summary, cache);
+        let hosts = summary.hosts.iter().zip(observed).map(|(facts, observed)| {
+            let written = cache.get("Host", &facts.id.namespace, &facts.id.name);
+            let mut timeline = written.map(|item| read_timeline(&item.value()["status"])).unwrap_or_default();
+            for entry in observed {
+                timeline.merge(entry);
+            }
+            let ids = std::iter::once(&facts.id).chain(&facts.networks);
+            let mut findings: Vec<&Finding> = ids.flat_map(|id| findings_of(summary, id)).collect();
+            findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+            HostView { facts, findings, timeline }
+        });
+        let hosts: Vec<HostView> = hosts.collect();
+        let by_id = summary.hosts.iter().enumerate().map(|(index, host)| (&host.id, index)).collect();
+        let (mut by_mac, mut by_cluster) = (HashMap::new(), HashMap::<&ObjectId, Vec<usize>>::new());
+        for (index, host) in summary.hosts.iter().enumerate() {
+            by_mac.extend(host.macs.iter().map(|mac| (mac.as_str(), index)));
+            host.cluster.iter().for_each(|cluster| by_cluster.entry(cluster).or_default().push(index));
+        }
+        View { summary, cache, hosts, by_id, by_mac, by_cluster, now }
+    }
+
+    /// The host that has one of these addresses.
+    pub fn host_with(&self, mut macs: impl Iterator<Item = String>) -> Option<&HostView<'a>> {
+        macs.find_map(|mac| self.by_mac.get(mac.as_str())).map(|index| &self.hosts[*index])
+    }
+
+    /// The hosts of a cluster.
+    pub fn hosts_of(&self, cluster: &ObjectId) -> Vec<&HostView<'a>> {
+        self.by_cluster.get(cluster).into_iter().flatten().map(|index| &self.hosts[*index]).collect()
+    }
+
+    /// The host an object declares.
+    pub fn host(&self, id: &ObjectId) -> Option<&HostView<'a>> {
+        self.by_id.get(id).map(|index| &self.hosts[*index])
+    }
+
+    /// What was found in one object.
+    pub fn findings(&self, id: &ObjectId) -> &'a [Finding] {
+        findings_of(self.summary, id)
+    }
+
+    /// The worst error of an object, and how many there are.
+    pub fn error(&self, id: &ObjectId) -> Option<String> {
+        error_text(self.findings(id).iter())
+    }
+}
+
+fn findings_of<'a>(summary: &'a Summary, id: &ObjectId) -> &'a [Finding] {
+    summary.findings.get(id).map_or(&[], Vec::as_slice)
+}
+
+/// `KLN0101: message (and 2 more errors)`; none without errors.
+pub fn error_text<'a>(findings: impl Iterator<Item = &'a Finding>) -> Option<String> {
+    let errors: Vec<&Finding> = findings.filter(|finding| finding.severity == Severity::Error).collect();
+    let first = errors.first()?;
+    let more = match errors.len() - 1 {
+        0 => String::new(),
+        1 => " (and 1 more error)".into(),
+        more => format!(" (and {more} more errors)"),
+    };
+    Some(format!("{}: {}{more}", first.code, first.message))
+}
+
+/// Every status that must change.
+pub fn plan_status(summary: &Summary, cache: &Cache, now: Moment) -> Vec<StatusPatch> {
+    let view = View::new(summary, cache, now);
+    let mut patches = Vec::new();
+    for watched in WATCHED.iter().filter(|watched| is_written(watched)) {
+        for ((namespace, name), item) in cache.of_kind(watched.kind) {
+            let foreign = item.foreign_status && watched.use_ != Use::Own;
+            if foreign || item.deleting {
+                continue;
+            }
+            let id = ObjectId { kind: watched.kind.into(), namespace: namespace.clone(), name: name.clone() };
+            let value = item.value();
+            let object = Object { id, item, spec: &value["spec"], status: &value["status"] };
+            let Some(wanted) = status(&view, &object) else { continue };
+            let Some(patch) = diff_merge(&known_part(object.status, &wanted), &wanted) else { continue };
+            let patch = json!({"metadata": {"resourceVersion": item.revision}, "status": patch});
+            patches.push(StatusPatch { kind: watched, namespace: namespace.clone(), name: name.clone(), patch });
+        }
+    }
+    patches
+}
+
+fn is_written(watched: &Watched) -> bool {
+    matches!(watched.use_, Use::Own | Use::Mirrored | Use::MirroredEvidence)
+}
+
+/// An object whose status is worked out.
+pub struct Object<'a> {
+    /// Kind, namespace, name.
+    pub id: ObjectId,
+    /// What is remembered of it.
+    pub item: &'a Item,
+    /// Its spec, where it is kept.
+    pub spec: &'a Value,
+    /// Its status as it is.
+    pub status: &'a Value,
+}
+
+fn status(view: &View, object: &Object) -> Option<Value> {
+    match object.id.kind.as_str() {
+        "Host" => Some(host::status(view, object)),
+        "BareMetalHost" => bare_metal_host::status(view, object),
+        "InfraEnv" => Some(discovery::infra_env(view, object)),
+        "Agent" => Some(discovery::agent(view, object)),
+        "AgentClusterInstall" => Some(discovery::cluster_install(view, object)),
+        "NodePool" => Some(pools::node_pool(view, object)),
+        "MachineConfigPool" => Some(pools::machine_config_pool(view, object)),
+        "Pool" => Some(pools::pool(view, object)),
+        "NodeNetworkConfigurationPolicy" => Some(policy::status(view, object)),
+        "Site" | "Image" => Some(host::plain_status(view, object)),
+        _ => None,
+    }
+}
+
+/// The fields of the old status that the new one speaks of; the others are not Kiln's.
+fn known_part(old: &Value, new: &Value) -> Value {
+    let Value::Object(new) = new else { return old.clone() };
+    new.keys().filter_map(|key| Some((key.clone(), old.get(key)?.clone()))).collect()
+}

@@ -1,0 +1,97 @@
+//! Status of Kiln's own Host, and of Site and Image: whether it is valid, what was found, where it stands.
+
+use kiln_core::diagnostic::Severity;
+use kiln_core::timeline::{Situation, Stage, why};
+use serde_json::{Value, json};
+
+use super::condition::{Condition, Truth, render_conditions};
+use super::{DRIVEN, Finding, HostView, Object, View, error_text};
+use crate::hub::timeline::render_timeline;
+
+/// Status of a Host, whoever declares it.
+pub fn status(view: &View, object: &Object) -> Value {
+    let Some(host) = host_of(view, object) else { return plain_status(view, object) };
+    let errors: Vec<&Finding> =
+        host.findings.iter().copied().filter(|finding| finding.severity == Severity::Error).collect();
+    let situation = Situation {
+        host: host.facts.id.name.clone(),
+        errors: errors.iter().map(|finding| format!("{}: {}", finding.code, finding.message)).collect(),
+        fix: errors.first().and_then(|finding| finding.fix.clone()),
+        has_bmc: host.facts.has_bmc,
+        driven: DRIVEN.to_vec(),
+    };
+    // The present is left out of what is written: a status that changes every second wakes everybody for ever.
+    let reason = why(&host.timeline, &situation, host.timeline.furthest().map_or(view.now, |entry| entry.time));
+    let furthest = host.timeline.furthest().map(|entry| entry.stage);
+    let conditions = [valid(error_text(host.findings.iter().copied())), ready(furthest, &reason)];
+    json!({
+        "stage": furthest.map(Stage::name),
+        "observedGeneration": object.item.generation,
+        "conditions": render_conditions(&object.status["conditions"], &conditions, view.now, &json!({"observedGeneration": object.item.generation})),
+        "findings": findings(&host.findings),
+        "timeline": render_timeline(&host.timeline),
+        "node": host.facts.node,
+        "pool": host.facts.pool,
+    })
+}
+
+/// Status of an object that is only declared.
+pub fn plain_status(view: &View, object: &Object) -> Value {
+    let found: Vec<&Finding> = view.findings(&object.id).iter().collect();
+    let conditions = [valid(error_text(found.iter().copied()))];
+    json!({
+        "observedGeneration": object.item.generation,
+        "conditions": render_conditions(&object.status["conditions"], &conditions, view.now, &json!({"observedGeneration": object.item.generation})),
+        "findings": findings(&found),
+    })
+}
+
+/// A Host that was made speaks for its source of the same name, one that a person wrote for itself.
+fn host_of<'v, 'a>(view: &'v View<'a>, object: &Object) -> Option<&'v HostView<'a>> {
+    if !object.item.made {
+        return view.host(&object.id);
+    }
+    ["BareMetalHost", "NMStateConfig"].into_iter().find_map(|kind| {
+        let id = kiln_core::diagnostic::ObjectId { kind: kind.into(), ..object.id.clone() };
+        view.host(&id)
+    })
+}
+
+/// Whether what is declared can work.
+pub fn valid(error: Option<String>) -> Condition {
+    match error {
+        Some(error) => Condition::new("Valid", Truth::False, "FindingsOfSeverityError", error),
+        None => Condition::new("Valid", Truth::True, "NoErrors", "no rule finds an error in what is declared"),
+    }
+}
+
+fn ready(furthest: Option<Stage>, reason: &kiln_core::timeline::Why) -> Condition {
+    match (furthest, reason.missing) {
+        (Some(Stage::Ready), _) | (_, None) => Condition::new("Ready", Truth::True, "NodeReady", "its Node is ready"),
+        (_, Some(missing)) => {
+            let message = format!("waits for {missing}: {}; {}", reason.cause, reason.step);
+            Condition::new("Ready", Truth::False, "StageMissing", message)
+        }
+    }
+}
+
+/// Findings as they stand in a status.
+fn findings(found: &[&Finding]) -> Value {
+    found
+        .iter()
+        .map(|finding| {
+            let severity = match finding.severity {
+                Severity::Error => "Error",
+                Severity::Warning => "Warning",
+                Severity::Note => "Note",
+            };
+            let mut value = json!({"code": finding.code, "severity": severity, "message": finding.message});
+            for (key, text) in [("field", &finding.field), ("cause", &finding.cause), ("help", &finding.fix)] {
+                if let Some(text) = text {
+                    value[key] = json!(text);
+                }
+            }
+            value
+        })
+        .collect()
+}

@@ -1,0 +1,344 @@
+//! The dialect controllers over the embedded API, on a good day and on bad ones: both end in the same state.
+
+#![allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+
+#[path = "support/chaos.rs"]
+mod chaos;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use chaos::Chaos;
+use kiln::hub::controllers::{self, Pace, kinds};
+use kiln::hub::definitions::{self, Policy};
+use kiln_apiserver::{Limits, Server, Tokens, router};
+use kiln_testimage::temp_dir::TempDir;
+use kube::Client;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+/// An embedded API with the controllers on it.
+struct Hub {
+    client: Client,
+    server: Arc<Server>,
+    stop: watch::Sender<bool>,
+    _folder: TempDir,
+}
+
+impl Hub {
+    async fn start(name: &str, chaos: Option<&Chaos>) -> Hub {
+        let folder = TempDir::new(name);
+        let server = Server::open(folder.path(), Tokens::default(), Limits::default()).await.unwrap();
+        tokio::spawn(Arc::clone(&server).run_janitor());
+        let plain = router(Arc::clone(&server));
+        let client = controllers::in_process(plain.clone(), "test");
+        definitions::install(&client, Policy::Own).await.unwrap();
+        let theirs = chaos.map_or(plain.clone(), |chaos| chaos.over(plain));
+        let (stop, stopping) = watch::channel(false);
+        let pace = Pace { retry: Duration::from_millis(50), ..Pace::default() };
+        tokio::spawn(controllers::run(controllers::in_process(theirs, "system:kiln:controllers"), pace, stopping));
+        Hub { client, server, stop, _folder: folder }
+    }
+
+    fn api(&self, kind: &str, namespace: &str) -> Api<DynamicObject> {
+        let resource = kinds::find(kind).unwrap().resource();
+        match namespace {
+            "" => Api::all_with(self.client.clone(), &resource),
+            namespace => Api::namespaced_with(self.client.clone(), namespace, &resource),
+        }
+    }
+
+    async fn apply(&self, objects: &[Value]) {
+        for object in objects {
+            let kind = object["kind"].as_str().unwrap();
+            let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+            let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+            self.api(kind, namespace).create(&PostParams::default(), &object).await.unwrap();
+        }
+    }
+
+    /// Everything the controllers wrote, without what differs from run to run.
+    async fn state(&self) -> Value {
+        let mut state = json!({});
+        for kind in ["Host", "Pool", "Image", "BareMetalHost", "InfraEnv", "Agent", "AgentClusterInstall", "NodePool",
+            "MachineConfigPool", "NodeNetworkConfigurationPolicy"]
+        {
+            let all: Api<DynamicObject> = Api::all_with(self.client.clone(), &kinds::find(kind).unwrap().resource());
+            for object in all.list(&ListParams::default()).await.unwrap() {
+                let place = format!("{kind} {}/{}", object.metadata.namespace.unwrap_or_default(), object.metadata.name.unwrap());
+                let from = object.metadata.labels.unwrap_or_default().get("kiln.dev/from").cloned();
+                let spec = if ["Host", "Pool", "Image"].contains(&kind) { object.data["spec"].clone() } else { Value::Null };
+                let mut entry = json!({"from": from, "spec": spec, "status": object.data["status"]});
+                forget_times(&mut entry);
+                state[place] = entry;
+            }
+        }
+        state
+    }
+
+    /// Waits until the state is as wished.
+    async fn until(&self, what: &str, wished: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let state = self.state().await;
+            if wished(&state) {
+                return state;
+            }
+            assert!(Instant::now() < deadline, "{what} did not come about: {state:#}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Waits until nothing changes any more.
+    async fn settled(&self) -> Value {
+        let mut before = self.state().await;
+        let mut since = Instant::now();
+        while since.elapsed() < Duration::from_millis(700) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let now = self.state().await;
+            if now != before {
+                (before, since) = (now, Instant::now());
+            }
+        }
+        before
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        self.server.stop();
+    }
+}
+
+fn forget_times(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.shift_remove("lastTransitionTime");
+            fields.shift_remove("time");
+            fields.values_mut().for_each(forget_times);
+        }
+        Value::Array(items) => items.iter_mut().for_each(forget_times),
+        _ => {}
+    }
+}
+
+fn condition<'s>(state: &'s Value, place: &str, kind: &str) -> &'s Value {
+    let conditions = state[place]["status"]["conditions"].as_array();
+    conditions.and_then(|all| all.iter().find(|condition| condition["type"] == kind)).unwrap_or(&Value::Null)
+}
+
+fn namespace() -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "site"}})
+}
+
+fn bare_metal_host(name: &str, mac: &str) -> Value {
+    json!({"apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
+        "metadata": {"name": name, "namespace": "site", "labels": {"infraenvs.agent-install.openshift.io": "env"},
+            "annotations": {"bmac.agent-install.openshift.io/role": "worker", "bmac.agent-install.openshift.io/hostname": format!("{name}.lab"),
+                "bmac.agent-install.openshift.io.node-label.zone": "a"}},
+        "spec": {"online": true, "bootMACAddress": mac, "bmc": {"address": format!("redfish-virtualmedia://10.0.0.1/redfish/v1/Systems/{name}"), "credentialsName": "bmc"},
+            "rootDeviceHints": {"deviceName": "/dev/sda", "minSizeGigabytes": 100, "rotational": false}}})
+}
+
+fn network(name: &str, mac: &str) -> Value {
+    json!({"apiVersion": "agent-install.openshift.io/v1beta1", "kind": "NMStateConfig",
+        "metadata": {"name": name, "namespace": "site", "labels": {"site": "lab"}},
+        "spec": {"interfaces": [{"name": "eth0", "macAddress": mac}],
+            "config": {"interfaces": [{"name": "eth0", "type": "ethernet", "state": "up", "ipv4": {"enabled": true, "dhcp": true}}]}}})
+}
+
+/// A small site: two hosts, one machine that somebody will boot, a pool of each dialect, an image, a cluster, a policy.
+fn site() -> Vec<Value> {
+    vec![
+        namespace(),
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bmc", "namespace": "site"}, "stringData": {"username": "a", "password": "b"}}),
+        json!({"apiVersion": "agent-install.openshift.io/v1beta1", "kind": "InfraEnv", "metadata": {"name": "env", "namespace": "site"},
+            "spec": {"pullSecretRef": {"name": "pull"}, "clusterRef": {"name": "c", "namespace": "site"}, "nmStateConfigLabelSelector": {"matchLabels": {"site": "lab"}}}}),
+        bare_metal_host("w0", "52:54:00:00:00:01"),
+        bare_metal_host("w1", "52:54:00:00:00:02"),
+        network("w0", "52:54:00:00:00:01"),
+        network("stray", "52:54:00:00:00:09"),
+        json!({"apiVersion": "extensions.hive.openshift.io/v1beta1", "kind": "AgentClusterInstall", "metadata": {"name": "c", "namespace": "site"},
+            "spec": {"clusterDeploymentRef": {"name": "c"}, "imageSetRef": {"name": "img"}, "networking": {"machineNetwork": [{"cidr": "10.0.0.0/24"}]}, "provisionRequirements": {"controlPlaneAgents": 1, "workerAgents": 2}}}),
+        json!({"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "NodePool", "metadata": {"name": "np", "namespace": "site"},
+            "spec": {"clusterName": "hc", "replicas": 2, "management": {"upgradeType": "InPlace"}, "platform": {"type": "None"}, "release": {"image": "quay.io/x:4.14"}}}),
+        json!({"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool", "metadata": {"name": "worker"},
+            "spec": {"machineConfigSelector": {"matchLabels": {"machineconfiguration.openshift.io/role": "worker"}}, "nodeSelector": {"matchLabels": {"node-role.kubernetes.io/worker": ""}}, "maxUnavailable": 2}}),
+        json!({"apiVersion": "agent-install.openshift.io/v1beta1", "kind": "AgentServiceConfig", "metadata": {"name": "agent"},
+            "spec": {"databaseStorage": {}, "filesystemStorage": {}, "osImages": [{"openshiftVersion": "4.14", "version": "414.1", "url": "https://images.lab/rhcos.iso", "cpuArchitecture": "x86_64"}]}}),
+        json!({"apiVersion": "nmstate.io/v1", "kind": "NodeNetworkConfigurationPolicy", "metadata": {"name": "p"}, "spec": {"desiredState": {"interfaces": []}}}),
+    ]
+}
+
+fn is_complete(state: &Value) -> bool {
+    ["Host site/w0", "Host site/w1", "Host site/stray", "Pool site/np", "Pool default/worker", "Image /os-4.14-x86-64"]
+        .iter()
+        .all(|place| state[*place]["status"]["conditions"].is_array())
+        && ["InfraEnv site/env", "AgentClusterInstall site/c", "NodePool site/np", "MachineConfigPool /worker", "NodeNetworkConfigurationPolicy /p"]
+            .iter()
+            .all(|place| state[*place]["status"]["conditions"].is_array())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn upstream_kinds_become_kilns_objects_and_their_status_comes_back_in_their_words() {
+    let hub = Hub::start("controllers-plain", None).await;
+    hub.apply(&site()).await;
+    hub.until("the whole site", is_complete).await;
+    let state = hub.settled().await;
+    let host = &state["Host site/w0"];
+    assert_eq!(host["from"], "baremetalhost");
+    assert_eq!(
+        host["spec"],
+        json!({
+            "bmc": {"address": "redfish-virtualmedia://10.0.0.1/redfish/v1/Systems/w0", "credentialsName": "bmc"},
+            "cluster": {"name": "c", "namespace": "site"}, "hostname": "w0.lab",
+            "installDisk": {"deviceName": "/dev/sda", "minSizeGigabytes": 100, "rotational": false},
+            "macAddress": "52:54:00:00:00:01",
+            "network": {"interfaces": [{"name": "eth0", "type": "ethernet", "state": "up", "ipv4": {"enabled": true, "dhcp": true}}]},
+            "nics": [{"name": "eth0", "macAddress": "52:54:00:00:00:01"}],
+            "nodeLabels": {"zone": "a"}, "pool": "worker", "role": "worker",
+        })
+    );
+    assert_eq!(host["status"]["stage"], "Declared");
+    assert_eq!(
+        host["status"]["timeline"],
+        json!([{"stage": "Declared", "outcome": "Reached", "source": "BareMetalHost site/w0", "cause": "the object was created"}])
+    );
+    assert_eq!(state["Host site/w1"]["spec"]["network"], Value::Null);
+    assert_eq!(state["Host site/stray"]["from"], "nmstateconfig");
+    assert_eq!(state["Pool site/np"]["from"], "nodepool");
+    assert_eq!(state["Pool default/worker"]["spec"]["maxUnavailable"], 2);
+    assert_eq!(state["Pool default/worker"]["status"]["hosts"], 3);
+    assert_eq!(state["Image /os-4.14-x86-64"]["spec"]["url"], "https://images.lab/rhcos.iso");
+    // The pull secret is missing, which upstream would say of the image.
+    let image = condition(&state, "InfraEnv site/env", "ImageCreated");
+    assert_eq!((image["status"].as_str(), image["reason"].as_str()), (Some("False"), Some("ImageCreationError")), "{image}");
+    let available = condition(&state, "NodeNetworkConfigurationPolicy /p", "Available");
+    assert_eq!((available["status"].as_str(), available["reason"].as_str()), (Some("Unknown"), Some("NotDriven")));
+    let met = condition(&state, "AgentClusterInstall site/c", "RequirementsMet");
+    assert_eq!(met["status"], "False", "{met}");
+    let reached = condition(&state, "NodePool site/np", "ReachedIgnitionEndpoint");
+    assert_eq!((reached["status"].as_str(), reached["reason"].as_str()), (Some("False"), Some("ignitionNotReached")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_all_is_said_nothing_is_written_any_more() {
+    let hub = Hub::start("controllers-quiet", None).await;
+    hub.apply(&site()).await;
+    hub.until("the whole site", is_complete).await;
+    hub.settled().await;
+    let hosts: Api<DynamicObject> = Api::all_with(hub.client.clone(), &kinds::HOST.resource());
+    let revision = async || hosts.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let before = revision().await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(revision().await, before, "somebody goes on writing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_person_wrote_is_left_alone_and_what_lost_its_source_goes() {
+    let hub = Hub::start("controllers-people", None).await;
+    let own = json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Host", "metadata": {"name": "w0", "namespace": "site"},
+        "spec": {"hostname": "mine", "macAddress": "52:54:00:00:00:77"}});
+    hub.apply(&[namespace(), own.clone()]).await;
+    hub.apply(&site()[1..]).await;
+    let state = hub.until("the whole site", is_complete).await;
+    assert_eq!((&state["Host site/w0"]["spec"], &state["Host site/w0"]["from"]), (&own["spec"], &Value::Null));
+    // A label of somebody else's on an object that Kiln made stays, a changed spec is put right.
+    let patch = json!({"metadata": {"labels": {"mine": "yes"}}, "spec": {"hostname": "changed"}});
+    hub.api("Host", "site").patch("w1", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    hub.until("the spec put right", |state| state["Host site/w1"]["spec"]["hostname"] == "w1.lab").await;
+    let made = hub.api("Host", "site").get("w1").await.unwrap();
+    assert_eq!(made.metadata.labels.unwrap().get("mine").map(String::as_str), Some("yes"));
+    // The machine behind the stray network gets a name: its Host is made from that now.
+    hub.apply(&[bare_metal_host("named", "52:54:00:00:00:09")]).await;
+    hub.until("the stray Host to go", |state| state["Host site/stray"].is_null() && !state["Host site/named"].is_null()).await;
+    hub.api("BareMetalHost", "site").delete("w1", &DeleteParams::default()).await.unwrap();
+    hub.until("the Host to go with its source", |state| state["Host site/w1"].is_null()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn findings_across_objects_come_and_go_with_any_of_them() {
+    let hub = Hub::start("controllers-findings", None).await;
+    hub.apply(&site()).await;
+    hub.until("the whole site", is_complete).await;
+    hub.apply(&[bare_metal_host("twin", "52:54:00:00:00:01")]).await;
+    let has_twin = |state: &Value| {
+        let found = state["Host site/twin"]["status"]["findings"].as_array();
+        found.is_some_and(|found| found.iter().any(|finding| finding["code"] == "KLN0315"))
+    };
+    let state = hub.until("the finding", has_twin).await;
+    assert_eq!(condition(&state, "Host site/twin", "Valid")["status"], "False");
+    assert_eq!(state["BareMetalHost site/twin"]["status"]["operationalStatus"], "error");
+    hub.api("BareMetalHost", "site").delete("w0", &DeleteParams::default()).await.unwrap();
+    hub.until("the finding to go", |state| !has_twin(state) && !state["Host site/twin"].is_null()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_and_agents_are_evidence() {
+    let hub = Hub::start("controllers-evidence", None).await;
+    hub.apply(&site()).await;
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w0.lab"}});
+    let agent = json!({"apiVersion": "agent-install.openshift.io/v1beta1", "kind": "Agent", "metadata": {"name": "a", "namespace": "site"}, "spec": {"approved": true, "role": "worker"}});
+    hub.apply(&[node, agent]).await;
+    let inventory = json!({"status": {"inventory": {"interfaces": [{"macAddress": "52:54:00:00:00:02"}]}}});
+    let options = PatchParams { field_manager: Some("kiln".into()), ..PatchParams::default() };
+    hub.api("Agent", "site").patch_status("a", &options, &Patch::Merge(inventory)).await.unwrap();
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    hub.api("Node", "").patch_status("w0.lab", &options, &Patch::Merge(ready)).await.unwrap();
+    let state = hub
+        .until("both", |state| state["Host site/w0"]["status"]["stage"] == "Ready" && state["Host site/w1"]["status"]["stage"] == "Discovered")
+        .await;
+    assert_eq!(condition(&state, "Host site/w0", "Ready")["status"], "True");
+    hub.until("metal3's words", |state| state["BareMetalHost site/w0"]["status"]["provisioning"]["state"] == "provisioned").await;
+    let state = hub.until("the agent's words", |state| state["Agent site/a"]["status"]["conditions"].is_array()).await;
+    assert_eq!(condition(&state, "Agent site/a", "Bound")["reason"], "Unbound");
+    assert_eq!(condition(&state, "Agent site/a", "Installed")["status"], "False");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_witnesses_do_not_lose_each_others_entries() {
+    use kiln_core::timeline::{Entry, Moment, Stage};
+    let hub = Hub::start("controllers-witnesses", None).await;
+    hub.apply(&site()).await;
+    hub.until("the whole site", is_complete).await;
+    let stages = [Stage::PoweredOn, Stage::ImageRead, Stage::Discovered, Stage::Validated, Stage::Installed];
+    let recorded = futures::future::join_all(stages.map(|stage| {
+        let (client, entry) = (hub.client.clone(), Entry::reached(stage, Moment(1_800_000_000), "test", "seen"));
+        async move { kiln::hub::timeline::record(&client, "site", "w0", &entry).await.unwrap() }
+    }));
+    assert_eq!(recorded.await, [true; 5]);
+    let state = hub.until("the stage", |state| state["Host site/w0"]["status"]["stage"] == "Installed").await;
+    assert_eq!(state["Host site/w0"]["status"]["timeline"].as_array().unwrap().len(), 6);
+    let again = Entry::reached(Stage::Installed, Moment(1_800_000_000), "test", "seen");
+    assert!(!kiln::hub::timeline::record(&hub.client, "site", "w0", &again).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_day_ends_in_the_same_state() {
+    let plain = Hub::start("controllers-good-day", None).await;
+    let life = async |hub: &Hub| {
+        hub.apply(&site()).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        hub.apply(&[bare_metal_host("twin", "52:54:00:00:00:01"), bare_metal_host("named", "52:54:00:00:00:09")]).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        hub.api("BareMetalHost", "site").delete("w1", &DeleteParams::default()).await.unwrap();
+        let patch = json!({"metadata": {"annotations": {"bmac.agent-install.openshift.io/hostname": "other.lab"}}});
+        hub.api("BareMetalHost", "site").patch("w0", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    };
+    life(&plain).await;
+    plain.until("the end", |state| state["Host site/w0"]["spec"]["hostname"] == "other.lab" && !state["Host site/named"].is_null()).await;
+    let expected = plain.settled().await;
+    for seed in 1..=5 {
+        let chaos = Chaos::new(seed);
+        let hub = Hub::start(&format!("controllers-bad-day-{seed}"), Some(&chaos)).await;
+        life(&hub).await;
+        hub.until(&format!("the same end with seed {seed}"), |state| *state == expected).await;
+        let harm = &chaos.harm;
+        let done = [&harm.refused, &harm.lost_answers, &harm.stale_lists, &harm.gone, &harm.dropped].map(|harm| harm.load(Ordering::Relaxed));
+        eprintln!("seed {seed}: refused, lost answers, stale lists, gone, dropped: {done:?}");
+        assert!(done[0] > 0, "nothing bad happened with seed {seed}");
+    }
+}

@@ -1,0 +1,113 @@
+//! Leader election over a real listener: one leads, the next takes over, and never two at once.
+
+#![allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+
+#[path = "support/served.rs"]
+mod served;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use kiln::hub::lease::{Contender, Terms};
+use served::Hub;
+use kiln_testimage::temp_dir::TempDir;
+use kube::Client;
+use time::OffsetDateTime;
+use tokio::sync::watch;
+
+const TERMS: Terms = Terms {
+    duration: Duration::from_secs(3),
+    renew_within: Duration::from_millis(1500),
+    retry: Duration::from_millis(200),
+};
+
+/// Counts who leads; two at once fail the test.
+#[derive(Debug, Default)]
+struct Throne {
+    leading: AtomicUsize,
+    at_once: AtomicUsize,
+    reigns: AtomicUsize,
+}
+
+struct Reign(Arc<Throne>);
+
+impl Reign {
+    fn begin(throne: &Arc<Throne>) -> Reign {
+        let now = throne.leading.fetch_add(1, Ordering::SeqCst) + 1;
+        throne.at_once.fetch_max(now, Ordering::SeqCst);
+        throne.reigns.fetch_add(1, Ordering::SeqCst);
+        Reign(Arc::clone(throne))
+    }
+}
+
+impl Drop for Reign {
+    fn drop(&mut self) {
+        self.0.leading.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+async fn until(what: &str, wished: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !wished() {
+        assert!(Instant::now() < deadline, "{what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn contend(client: Client, identity: &'static str, clock: fn() -> OffsetDateTime, throne: &Arc<Throne>) -> (tokio::task::JoinHandle<()>, watch::Sender<bool>) {
+    let (stop, stopping) = watch::channel(false);
+    let throne = Arc::clone(throne);
+    let contender = Contender::new(client, "default", "kiln", identity, TERMS).with_wall_clock(clock);
+    let task = tokio::spawn(async move {
+        let lead = || async {
+            let _reign = Reign::begin(&throne);
+            std::future::pending::<()>().await;
+        };
+        contender.run(stopping, lead).await;
+    });
+    (task, stop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_the_leader_dies_the_other_takes_over_and_never_two_lead_at_once() {
+    let folder = TempDir::new("lease");
+    let hub = Hub::start(folder.path());
+    let throne = Arc::new(Throne::default());
+    // Clocks an hour apart: nobody may care.
+    let fast = || OffsetDateTime::now_utc() + time::Duration::hours(1);
+    let (first, _first_stop) = contend(hub.client().await, "first", OffsetDateTime::now_utc, &throne);
+    until("the first leads", || throne.leading.load(Ordering::SeqCst) == 1).await;
+    let (second, second_stop) = contend(hub.client().await, "second", fast, &throne);
+    let (third, _third_stop) = contend(hub.client().await, "third", OffsetDateTime::now_utc, &throne);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(throne.reigns.load(Ordering::SeqCst), 1, "only the first has led");
+    let died = Instant::now();
+    first.abort();
+    let _ = first.await;
+    until("another leads", || throne.leading.load(Ordering::SeqCst) == 1).await;
+    // It could not know that the first died, so it waited as long as that had promised to renew.
+    assert!(died.elapsed() >= Duration::from_secs(2), "after {:?}", died.elapsed());
+    // Whoever ends well lets go at once.
+    if !second.is_finished() {
+        second_stop.send_replace(true);
+    }
+    let _ = second.await;
+    until("somebody leads", || throne.leading.load(Ordering::SeqCst) == 1).await;
+    third.abort();
+    assert_eq!(throne.at_once.load(Ordering::SeqCst), 1, "two led at once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_cannot_renew_stops_before_another_may_begin() {
+    let folder = TempDir::new("lease-cut");
+    let hub = Hub::start(folder.path());
+    let throne = Arc::new(Throne::default());
+    let (leader, _stop) = contend(hub.client().await, "first", OffsetDateTime::now_utc, &throne);
+    until("it leads", || throne.leading.load(Ordering::SeqCst) == 1).await;
+    drop(hub);
+    let cut = Instant::now();
+    until("it stops", || throne.leading.load(Ordering::SeqCst) == 0).await;
+    assert!(cut.elapsed() < TERMS.duration, "it led for {:?} after it was cut off", cut.elapsed());
+    leader.abort();
+}

@@ -1,0 +1,180 @@
+//! A bad day between controllers and their API: answers that come late, twice, wrong, old or not at all.
+//!
+//! Wraps any router. The same seed throws the same dice, though the order of requests may differ from run to run.
+//! What it does is allowed to a real API server and a real network, so whoever survives it survives those.
+
+#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part of this")]
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::Method;
+use axum::middleware::Next;
+use axum::response::Response;
+use futures::StreamExt;
+
+/// How bad the day is.
+#[derive(Debug, Clone)]
+pub struct Chaos {
+    dice: Arc<AtomicU64>,
+    /// Earlier answers to lists.
+    lists: Arc<Mutex<HashMap<String, Bytes>>>,
+    /// What was done, to see that something was.
+    pub harm: Arc<Harm>,
+    /// Set to false, the day gets better.
+    pub on: Arc<std::sync::atomic::AtomicBool>,
+}
+
+/// How often each harm was done.
+#[derive(Debug, Default)]
+pub struct Harm {
+    pub refused: AtomicU64,
+    pub lost_answers: AtomicU64,
+    pub stale_lists: AtomicU64,
+    pub gone: AtomicU64,
+    pub dropped: AtomicU64,
+}
+
+impl Chaos {
+    pub fn new(seed: u64) -> Chaos {
+        Chaos {
+            dice: Arc::new(AtomicU64::new(seed)),
+            lists: Arc::default(),
+            harm: Arc::default(),
+            on: Arc::new(true.into()),
+        }
+    }
+
+    /// The router behind this day.
+    pub fn over(&self, router: Router) -> Router {
+        let chaos = self.clone();
+        router.layer(axum::middleware::from_fn(move |request: Request, next: Next| {
+            let chaos = chaos.clone();
+            async move { chaos.pass(request, next).await }
+        }))
+    }
+
+    /// A number below `sides`: splitmix64 over a shared counter.
+    fn roll(&self, sides: u64) -> u64 {
+        let mut value = self.dice.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (value ^ (value >> 31)) % sides
+    }
+
+    async fn pass(&self, request: Request, next: Next) -> Response {
+        if !self.on.load(Ordering::Relaxed) {
+            return next.run(request).await;
+        }
+        tokio::time::sleep(Duration::from_millis(self.roll(20))).await;
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        if query.contains("watch=true") || query.contains("watch=1") {
+            return self.watch(request, next).await;
+        }
+        let reading = request.method() == Method::GET;
+        let (path, mut die) = (format!("{}?{query}", request.uri().path()), self.roll(100));
+        if die < 12 {
+            Harm::count(&self.harm.refused);
+            let code = match (die % 4, reading) {
+                (0, false) => 409,
+                (0, true) | (1, _) => 429,
+                (2, _) => 500,
+                _ => 503,
+            };
+            return refusal(code);
+        }
+        die = self.roll(100);
+        let answer = next.run(request).await;
+        if !reading {
+            // It was done, but nobody hears so.
+            if die < 6 {
+                Harm::count(&self.harm.lost_answers);
+                return refusal(500);
+            }
+            return answer;
+        }
+        let (parts, body) = answer.into_parts();
+        let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        let is_list = parts.status.is_success() && !query.contains("continue=");
+        if !is_list {
+            return Response::from_parts(parts, Body::from(bytes));
+        }
+        let earlier = {
+            let mut lists = self.lists.lock().unwrap();
+            let earlier = lists.get(&path).cloned();
+            // Old answers stay for a while, so that they get really old.
+            if earlier.is_none() || die < 50 {
+                lists.insert(path, bytes.clone());
+            }
+            earlier
+        };
+        match earlier.filter(|_| die >= 70) {
+            Some(earlier) => {
+                Harm::count(&self.harm.stale_lists);
+                Response::from_parts(parts, Body::from(earlier))
+            }
+            None => Response::from_parts(parts, Body::from(bytes)),
+        }
+    }
+
+    /// A watch that begins late, ends early, stutters, or is told that it missed too much.
+    async fn watch(&self, request: Request, next: Next) -> Response {
+        let die = self.roll(100);
+        if die < 10 {
+            Harm::count(&self.harm.gone);
+            let event = concat!(
+                r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","#,
+                r#""message":"too old resource version","reason":"Expired","code":410}}"#,
+                "\n"
+            );
+            return Response::new(Body::from(event));
+        }
+        if die < 18 {
+            Harm::count(&self.harm.refused);
+            return refusal(if die % 2 == 0 { 429 } else { 500 });
+        }
+        let (parts, body) = next.run(request).await.into_parts();
+        let (chaos, mut left) = (self.clone(), self.roll(30));
+        let frames = body.into_data_stream().then(move |frame| {
+            let pause = Duration::from_millis(chaos.roll(15));
+            async move {
+                tokio::time::sleep(pause).await;
+                frame
+            }
+        });
+        let (chaos, harm) = (self.clone(), Arc::clone(&self.harm));
+        let frames = frames.take_while(move |_| {
+            let goes_on = left > 0 || !chaos.on.load(Ordering::Relaxed);
+            left = left.saturating_sub(1);
+            if !goes_on {
+                Harm::count(&harm.dropped);
+            }
+            std::future::ready(goes_on)
+        });
+        Response::from_parts(parts, Body::from_stream(frames))
+    }
+}
+
+impl Harm {
+    fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn refusal(code: u16) -> Response {
+    let reason = match code {
+        409 => "Conflict",
+        429 => "TooManyRequests",
+        503 => "ServiceUnavailable",
+        _ => "InternalError",
+    };
+    let body = format!(
+        r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","message":"chaos","reason":"{reason}","code":{code}}}"#
+    );
+    Response::builder().status(code).header("content-type", "application/json").body(Body::from(body)).unwrap()
+}
