@@ -97,7 +97,8 @@ async fn a_controller_with_a_finalizer_and_children_works() {
                 let (maps, counts): &(Api<ConfigMap>, Arc<Counts>) = &context;
                 let (maps, counts) = (maps.clone(), Arc::clone(counts));
                 async move {
-                    let done = finalizer(&maps.clone(), "kiln.dev/test", parent, |event| async move {
+                    let api = maps.clone();
+                    let done = finalizer(&api, "kiln.dev/test", parent, |event| async move {
                         match event {
                             finalizer::Event::Apply(parent) => {
                                 let mut child = map(&format!("{}-child", parent.name_any()), "made");
