@@ -62,14 +62,28 @@ impl Hub {
     /// Everything the controllers wrote, without what differs from run to run.
     async fn state(&self) -> Value {
         let mut state = json!({});
-        for kind in ["Host", "Pool", "Image", "BareMetalHost", "InfraEnv", "Agent", "AgentClusterInstall", "NodePool",
-            "MachineConfigPool", "NodeNetworkConfigurationPolicy"]
-        {
+        for kind in [
+            "Host",
+            "Pool",
+            "Image",
+            "BareMetalHost",
+            "InfraEnv",
+            "Agent",
+            "AgentClusterInstall",
+            "NodePool",
+            "MachineConfigPool",
+            "NodeNetworkConfigurationPolicy",
+        ] {
             let all: Api<DynamicObject> = Api::all_with(self.client.clone(), &kinds::find(kind).unwrap().resource());
             for object in all.list(&ListParams::default()).await.unwrap() {
-                let place = format!("{kind} {}/{}", object.metadata.namespace.unwrap_or_default(), object.metadata.name.unwrap());
+                let place = format!(
+                    "{kind} {}/{}",
+                    object.metadata.namespace.unwrap_or_default(),
+                    object.metadata.name.unwrap()
+                );
                 let from = object.metadata.labels.unwrap_or_default().get("kiln.dev/from").cloned();
-                let spec = if ["Host", "Pool", "Image"].contains(&kind) { object.data["spec"].clone() } else { Value::Null };
+                let spec =
+                    if ["Host", "Pool", "Image"].contains(&kind) { object.data["spec"].clone() } else { Value::Null };
                 let mut entry = json!({"from": from, "spec": spec, "status": object.data["status"]});
                 forget_times(&mut entry);
                 state[place] = entry;
@@ -177,9 +191,15 @@ fn is_complete(state: &Value) -> bool {
     ["Host site/w0", "Host site/w1", "Host site/stray", "Pool site/np", "Pool default/worker", "Image /os-4.14-x86-64"]
         .iter()
         .all(|place| state[*place]["status"]["conditions"].is_array())
-        && ["InfraEnv site/env", "AgentClusterInstall site/c", "NodePool site/np", "MachineConfigPool /worker", "NodeNetworkConfigurationPolicy /p"]
-            .iter()
-            .all(|place| state[*place]["status"]["conditions"].is_array())
+        && [
+            "InfraEnv site/env",
+            "AgentClusterInstall site/c",
+            "NodePool site/np",
+            "MachineConfigPool /worker",
+            "NodeNetworkConfigurationPolicy /p",
+        ]
+        .iter()
+        .all(|place| state[*place]["status"]["conditions"].is_array())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -253,7 +273,10 @@ async fn what_a_person_wrote_is_left_alone_and_what_lost_its_source_goes() {
     assert_eq!(made.metadata.labels.unwrap().get("mine").map(String::as_str), Some("yes"));
     // The machine behind the stray network gets a name: its Host is made from that now.
     hub.apply(&[bare_metal_host("named", "52:54:00:00:00:09")]).await;
-    hub.until("the stray Host to go", |state| state["Host site/stray"].is_null() && !state["Host site/named"].is_null()).await;
+    hub.until("the stray Host to go", |state| {
+        state["Host site/stray"].is_null() && !state["Host site/named"].is_null()
+    })
+    .await;
     hub.api("BareMetalHost", "site").delete("w1", &DeleteParams::default()).await.unwrap();
     hub.until("the Host to go with its source", |state| state["Host site/w1"].is_null()).await;
 }
@@ -270,10 +293,15 @@ async fn findings_across_objects_come_and_go_with_any_of_them() {
         found.is_some_and(|found| found.iter().any(|finding| finding["code"] == "KLN0315"))
     };
     hub.until("the finding", has_twin).await;
-    let state = hub.until("metal3's words", |state| state["BareMetalHost site/w0"]["status"]["operationalStatus"] == "error").await;
+    let state = hub
+        .until("metal3's words", |state| state["BareMetalHost site/w0"]["status"]["operationalStatus"] == "error")
+        .await;
     assert_eq!(condition(&state, "Host site/w0", "Valid")["status"], "False");
     hub.api("BareMetalHost", "site").delete("twin", &DeleteParams::default()).await.unwrap();
-    hub.until("the finding to go", |state| !has_twin(state) && state["BareMetalHost site/w0"]["status"]["operationalStatus"] == "").await;
+    hub.until("the finding to go", |state| {
+        !has_twin(state) && state["BareMetalHost site/w0"]["status"]["operationalStatus"] == ""
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -289,10 +317,16 @@ async fn nodes_and_agents_are_evidence() {
     let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
     hub.api("Node", "").patch_status("w0.lab", &options, &Patch::Merge(ready)).await.unwrap();
     let state = hub
-        .until("both", |state| state["Host site/w0"]["status"]["stage"] == "Ready" && state["Host site/w1"]["status"]["stage"] == "Discovered")
+        .until("both", |state| {
+            state["Host site/w0"]["status"]["stage"] == "Ready"
+                && state["Host site/w1"]["status"]["stage"] == "Discovered"
+        })
         .await;
     assert_eq!(condition(&state, "Host site/w0", "Ready")["status"], "True");
-    hub.until("metal3's words", |state| state["BareMetalHost site/w0"]["status"]["provisioning"]["state"] == "provisioned").await;
+    hub.until("metal3's words", |state| {
+        state["BareMetalHost site/w0"]["status"]["provisioning"]["state"] == "provisioned"
+    })
+    .await;
     let state = hub.until("the agent's words", |state| state["Agent site/a"]["status"]["conditions"].is_array()).await;
     assert_eq!(condition(&state, "Agent site/a", "Bound")["reason"], "Unbound");
     assert_eq!(condition(&state, "Agent site/a", "Installed")["status"], "False");
@@ -329,7 +363,11 @@ async fn a_bad_day_ends_in_the_same_state() {
         hub.api("BareMetalHost", "site").patch("w0", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     };
     life(&plain).await;
-    plain.until("the end", |state| state["Host site/w0"]["spec"]["hostname"] == "other.lab" && !state["Host site/named"].is_null()).await;
+    plain
+        .until("the end", |state| {
+            state["Host site/w0"]["spec"]["hostname"] == "other.lab" && !state["Host site/named"].is_null()
+        })
+        .await;
     let expected = plain.settled().await;
     for seed in 1..=5 {
         let chaos = Chaos::new(seed);
@@ -337,7 +375,8 @@ async fn a_bad_day_ends_in_the_same_state() {
         life(&hub).await;
         hub.until(&format!("the same end with seed {seed}"), |state| *state == expected).await;
         let harm = &chaos.harm;
-        let done = [&harm.refused, &harm.lost_answers, &harm.stale_lists, &harm.gone, &harm.dropped].map(|harm| harm.load(Ordering::Relaxed));
+        let done = [&harm.refused, &harm.lost_answers, &harm.stale_lists, &harm.gone, &harm.dropped]
+            .map(|harm| harm.load(Ordering::Relaxed));
         eprintln!("seed {seed}: refused, lost answers, stale lists, gone, dropped: {done:?}");
         assert!(done[0] > 0, "nothing bad happened with seed {seed}");
     }

@@ -12,17 +12,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
-use served::Hub;
 use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent};
 use kiln_testimage::temp_dir::TempDir;
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::runtime::WatchStreamExt;
 use kube::runtime::controller::{self, Action, Controller};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::runtime::finalizer::{self, finalizer};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::watcher::{self, watcher};
-use kube::runtime::WatchStreamExt;
 use kube::{Resource, ResourceExt};
+use served::Hub;
 
 fn map(name: &str, value: &str) -> ConfigMap {
     ConfigMap {
@@ -102,12 +102,15 @@ async fn a_controller_with_a_finalizer_and_children_works() {
                         match event {
                             finalizer::Event::Apply(parent) => {
                                 let mut child = map(&format!("{}-child", parent.name_any()), "made");
-                                child.metadata.owner_references = parent.controller_owner_ref(&()).map(|owner| vec![owner]);
+                                child.metadata.owner_references =
+                                    parent.controller_owner_ref(&()).map(|owner| vec![owner]);
                                 child.metadata.labels = Some(BTreeMap::from([("role".into(), "child".into())]));
                                 child.metadata.managed_fields = None;
                                 let name = child.name_any();
                                 let apply = Patch::Apply(&child);
-                                maps.patch(&name, &PatchParams::apply("test").force(), &apply).await.map_err(|error| Failed(error.to_string()))?;
+                                maps.patch(&name, &PatchParams::apply("test").force(), &apply)
+                                    .await
+                                    .map_err(|error| Failed(error.to_string()))?;
                                 counts.applied.fetch_add(1, Ordering::SeqCst);
                             }
                             finalizer::Event::Cleanup(_) => {
@@ -177,9 +180,7 @@ async fn events_of_a_recorder_are_read_as_kubectl_reads_them() {
     recorder.publish(&event, &about.object_ref(&())).await.unwrap();
     let events: Api<CoreEvent> = Api::namespaced(client, "default");
     let found = events.list(&ListParams::default().fields("involvedObject.name=about")).await.unwrap();
-    let told: Vec<(Option<&str>, Option<&str>, Option<&str>)> = found
-        .iter()
-        .map(|event| (event.reason.as_deref(), event.message.as_deref(), event.type_.as_deref()))
-        .collect();
+    let told: Vec<(Option<&str>, Option<&str>, Option<&str>)> =
+        found.iter().map(|event| (event.reason.as_deref(), event.message.as_deref(), event.type_.as_deref())).collect();
     assert_eq!(told, [(Some("Tested"), Some("it works"), Some("Warning"))]);
 }

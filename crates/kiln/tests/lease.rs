@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use kiln::hub::lease::{Contender, Terms};
-use served::Hub;
 use kiln_testimage::temp_dir::TempDir;
 use kube::Client;
+use served::Hub;
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
@@ -55,7 +55,12 @@ async fn until(what: &str, wished: impl Fn() -> bool) {
     }
 }
 
-fn contend(client: Client, identity: &'static str, clock: fn() -> OffsetDateTime, throne: &Arc<Throne>) -> (tokio::task::JoinHandle<()>, watch::Sender<bool>) {
+fn contend(
+    client: Client,
+    identity: &'static str,
+    clock: fn() -> OffsetDateTime,
+    throne: &Arc<Throne>,
+) -> (tokio::task::JoinHandle<()>, watch::Sender<bool>) {
     let (stop, stopping) = watch::channel(false);
     let throne = Arc::clone(throne);
     let contender = Contender::new(client, "default", "kiln", identity, TERMS).with_wall_clock(clock);

@@ -9,11 +9,11 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use served::Hub;
 use kiln::hub::controllers::kinds;
 use kiln_testimage::temp_dir::TempDir;
 use kube::api::{Api, DynamicObject, PostParams};
 use serde_json::{Value, json};
+use served::Hub;
 
 fn host(name: &str, mac: &str) -> Value {
     json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Host", "metadata": {"name": name, "namespace": "default"}, "spec": {"macAddress": mac}})
@@ -40,7 +40,9 @@ fn until(hub: &Hub, arguments: &[&str], wished: impl Fn(&str) -> bool) -> String
 /// The same text with `TIME` for each time.
 fn without_times(text: &str) -> String {
     let is_time = |word: &str| word.len() == 20 && word.ends_with('Z') && word.as_bytes()[10] == b'T';
-    let line = |line: &str| line.split(' ').map(|word| if is_time(word) { "TIME" } else { word }).collect::<Vec<_>>().join(" ");
+    let line = |line: &str| {
+        line.split(' ').map(|word| if is_time(word) { "TIME" } else { word }).collect::<Vec<_>>().join(" ")
+    };
     text.lines().map(|text| line(text) + "\n").collect()
 }
 
@@ -49,7 +51,10 @@ async fn status_and_why_tell_where_a_host_stands() {
     let folder = TempDir::new("status");
     let hub = Hub::start(folder.path());
     let (exit, output, complaints) = hub.kiln(&["status"]);
-    assert_eq!((exit, output.as_str(), complaints.as_str()), (0, "no hosts are declared; apply a BareMetalHost, an NMStateConfig or a Host\n", ""));
+    assert_eq!(
+        (exit, output.as_str(), complaints.as_str()),
+        (0, "no hosts are declared; apply a BareMetalHost, an NMStateConfig or a Host\n", "")
+    );
     apply(&hub, host("w0", "52:54:00:00:00:01")).await;
     let told = until(&hub, &["status"], |output| output.contains("Declared"));
     assert_eq!(
@@ -70,7 +75,8 @@ missing: PoweredOn, for ";
     let (exit, _, complaints) = hub.kiln(&["why", "w9"]);
     assert_eq!((exit, complaints.as_str()), (1, "error: there is no host `w9`; there are default/w0\n"));
     drop(hub);
-    let run = Command::new(env!("CARGO_BIN_EXE_kiln")).args(["status", "--data-dir"]).arg(folder.path()).output().unwrap();
+    let run =
+        Command::new(env!("CARGO_BIN_EXE_kiln")).args(["status", "--data-dir"]).arg(folder.path()).output().unwrap();
     assert_eq!(run.status.code(), Some(2), "a hub that does not answer is a failure");
     let run = Command::new(env!("CARGO_BIN_EXE_kiln")).args(["status", "--kubeconfig", "/nowhere"]).output().unwrap();
     assert_eq!(run.status.code(), Some(1), "a kubeconfig that is not there is a refusal");

@@ -105,7 +105,8 @@ pub fn why(timeline: &Timeline, situation: &Situation, now: Moment) -> Why {
     let row = &TABLE[TABLE.iter().position(|row| row.stage == missing).unwrap_or(0)];
     // a clock that runs behind must not make the wait negative
     let waiting = timeline.furthest().map(|entry| (now.0 - entry.time.0).max(0));
-    let answer = |likelihood, cause: String, step: String| Why { missing: Some(missing), waiting, likelihood, cause, step };
+    let answer =
+        |likelihood, cause: String, step: String| Why { missing: Some(missing), waiting, likelihood, cause, step };
     if let Some(failure) = timeline.failure(missing) {
         let cause = format!("{} failed: {} ({})", failure.stage, failure.cause, failure.source);
         return answer(Likelihood::Known, cause, row.step.into());
@@ -122,7 +123,8 @@ pub fn why(timeline: &Timeline, situation: &Situation, now: Moment) -> Why {
     }
     if missing != Stage::Declared && !situation.driven.contains(&missing) {
         let cause = format!("nothing in this hub leads a host to {missing} yet, and nobody has reported it");
-        let step = format!("`kiln plan` on your manifests shows the steps; {missing} appears here when it is witnessed");
+        let step =
+            format!("`kiln plan` on your manifests shows the steps; {missing} appears here when it is witnessed");
         return answer(Likelihood::Known, cause, step);
     }
     if waiting.is_some_and(|waiting| waiting <= row.patience) {
@@ -146,9 +148,12 @@ mod tests {
     }
 
     fn after(stage: Stage) -> Timeline {
-        Timeline::of(Stage::PATH.into_iter().filter(|other| *other <= stage).map(|stage| {
-            Entry::reached(stage, Moment(1000), "test", "seen")
-        }))
+        Timeline::of(
+            Stage::PATH
+                .into_iter()
+                .filter(|other| *other <= stage)
+                .map(|stage| Entry::reached(stage, Moment(1000), "test", "seen")),
+        )
     }
 
     #[test]
@@ -173,11 +178,41 @@ mod tests {
         let errors = vec!["KLN0315: two hosts have this MAC address".to_owned(), "KLN0101: x".to_owned()];
         let wrong = Situation { errors: errors.clone(), fix: Some("give one another".into()), ..driven() };
         let table: [(&str, Timeline, Situation, &str, &str); 6] = [
-            ("nothing declared", Timeline::default(), driven(), "nothing that declares this host was found", "apply its BareMetalHost, NMStateConfig or Host"),
-            ("an error", after(Stage::Declared), wrong.clone(), "KLN0315: two hosts have this MAC address (and 1 more)", "give one another"),
-            ("an error without a fix", after(Stage::Declared), Situation { fix: None, errors: errors[..1].to_vec(), ..driven() }, "KLN0315: two hosts have this MAC address", "`kiln explain KLN0315`"),
-            ("no controller", after(Stage::Declared), Situation { has_bmc: false, ..driven() }, "no management controller is declared: somebody must boot the machine", "boot it from its discovery image, or declare spec.bmc"),
-            ("nobody does it", after(Stage::Validated), Situation { driven: vec![], ..driven() }, "nothing in this hub leads a host to Installed yet, and nobody has reported it", "`kiln plan` on your manifests shows the steps; Installed appears here when it is witnessed"),
+            (
+                "nothing declared",
+                Timeline::default(),
+                driven(),
+                "nothing that declares this host was found",
+                "apply its BareMetalHost, NMStateConfig or Host",
+            ),
+            (
+                "an error",
+                after(Stage::Declared),
+                wrong.clone(),
+                "KLN0315: two hosts have this MAC address (and 1 more)",
+                "give one another",
+            ),
+            (
+                "an error without a fix",
+                after(Stage::Declared),
+                Situation { fix: None, errors: errors[..1].to_vec(), ..driven() },
+                "KLN0315: two hosts have this MAC address",
+                "`kiln explain KLN0315`",
+            ),
+            (
+                "no controller",
+                after(Stage::Declared),
+                Situation { has_bmc: false, ..driven() },
+                "no management controller is declared: somebody must boot the machine",
+                "boot it from its discovery image, or declare spec.bmc",
+            ),
+            (
+                "nobody does it",
+                after(Stage::Validated),
+                Situation { driven: vec![], ..driven() },
+                "nothing in this hub leads a host to Installed yet, and nobody has reported it",
+                "`kiln plan` on your manifests shows the steps; Installed appears here when it is witnessed",
+            ),
             ("an error no longer matters", after(Stage::Installed), wrong, TABLE[6].cause, TABLE[6].step),
         ];
         for (name, timeline, situation, cause, step) in table {

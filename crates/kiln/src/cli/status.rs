@@ -145,8 +145,7 @@ pub fn render_entry(entry: &kiln_core::timeline::Entry) -> String {
 /// Names of hosts for a message, not more than fit.
 pub fn names(hosts: &[Host]) -> String {
     const SHOWN: usize = 10;
-    let shown: Vec<String> =
-        hosts.iter().take(SHOWN).map(|host| format!("{}/{}", host.namespace, host.name)).collect();
+    let shown: Vec<String> = hosts.iter().take(SHOWN).map(|host| format!("{}/{}", host.namespace, host.name)).collect();
     let more = hosts.len().saturating_sub(SHOWN);
     if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
 }

@@ -133,7 +133,8 @@ fn take(known: &mut BTreeMap<(String, String), Value>, host: Host) -> Vec<Change
 fn diff(old: Option<&Value>, host: &Host) -> Vec<Change> {
     let nothing = Value::Null;
     let before = old.unwrap_or(&nothing);
-    let change = |time: String, what: String| Change { namespace: host.namespace.clone(), name: host.name.clone(), time, what };
+    let change =
+        |time: String, what: String| Change { namespace: host.namespace.clone(), name: host.name.clone(), time, what };
     let seen = read_timeline(before);
     let entries = read_timeline(&host.status);
     let new = entries.entries().iter().filter(|entry| !seen.entries().contains(entry));
@@ -146,7 +147,9 @@ fn diff(old: Option<&Value>, host: &Host) -> Vec<Change> {
     for condition in host.status["conditions"].as_array().into_iter().flatten() {
         let word = |key: &str| condition[key].as_str().unwrap_or_default().to_owned();
         let known = before["conditions"].as_array().into_iter().flatten();
-        let turned = !known.into_iter().any(|known| known["type"] == condition["type"] && known["status"] == condition["status"]);
+        let turned = !known
+            .into_iter()
+            .any(|known| known["type"] == condition["type"] && known["status"] == condition["status"]);
         if turned {
             let what = format!("{} is {}: {}", word("type"), word("status"), word("message"));
             changes.push(change(word("lastTransitionTime"), what));
@@ -168,10 +171,14 @@ mod tests {
         let first = json!({"timeline": [{"stage": "Declared", "time": "2026-01-01T00:00:00Z", "source": "s", "cause": "c"}],
             "conditions": [{"type": "Ready", "status": "False", "message": "waits", "lastTransitionTime": "2026-01-01T00:00:01Z"}]});
         let mut known = BTreeMap::new();
-        let told: Vec<String> = take(&mut known, host(first.clone())).iter().map(|change| change.render(PrintFormat::Human)).collect();
+        let told: Vec<String> =
+            take(&mut known, host(first.clone())).iter().map(|change| change.render(PrintFormat::Human)).collect();
         assert_eq!(
             told,
-            ["2026-01-01T00:00:00Z  ztp/w0  Declared: c (s)\n", "2026-01-01T00:00:01Z  ztp/w0  Ready is False: waits\n"]
+            [
+                "2026-01-01T00:00:00Z  ztp/w0  Declared: c (s)\n",
+                "2026-01-01T00:00:01Z  ztp/w0  Ready is False: waits\n"
+            ]
         );
         assert_eq!(take(&mut known, host(first.clone())), []);
         let mut second = first;

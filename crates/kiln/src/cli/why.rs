@@ -48,7 +48,10 @@ fn situation(host: &Host, spec: &Value) -> Situation {
     let text = |finding: &Value, key: &str| finding[key].as_str().unwrap_or_default().to_owned();
     Situation {
         host: host.name.clone(),
-        errors: errors.iter().map(|finding| format!("{}: {}", text(finding, "code"), text(finding, "message"))).collect(),
+        errors: errors
+            .iter()
+            .map(|finding| format!("{}: {}", text(finding, "code"), text(finding, "message")))
+            .collect(),
         fix: errors.first().and_then(|finding| finding["help"].as_str()).map(str::to_owned),
         has_bmc: spec["bmc"]["address"].is_string(),
         driven: DRIVEN.to_vec(),

@@ -122,7 +122,11 @@ impl Contender {
                     }
                     *held = None;
                     seen = None;
-                    tracing::warn!(lease = self.name, identity = self.identity, "leadership is lost; the controllers stopped");
+                    tracing::warn!(
+                        lease = self.name,
+                        identity = self.identity,
+                        "leadership is lost; the controllers stopped"
+                    );
                 }
                 None => tokio::time::sleep(self.terms.retry).await,
             }
@@ -151,7 +155,10 @@ impl Contender {
         };
         let sent = Instant::now();
         let taken = tokio::time::timeout(self.terms.renew_within, self.write(lease)).await.ok()?;
-        taken.inspect_err(|error| tracing::debug!(%error, "somebody else took the lease")).ok().map(|lease| (sent, lease))
+        taken
+            .inspect_err(|error| tracing::debug!(%error, "somebody else took the lease"))
+            .ok()
+            .map(|lease| (sent, lease))
     }
 
     fn plan(&self, seen: Option<&Seen>, now: Instant) -> Step {

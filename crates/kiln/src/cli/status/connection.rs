@@ -115,7 +115,8 @@ pub fn choose<'h>(hosts: &'h [Host], name: &str) -> Result<&'h Host, Failure> {
         [] => Err(no_such_host(name, hosts)),
         _ => {
             let namespaces: Vec<&str> = called.iter().map(|host| host.namespace.as_str()).collect();
-            let message = format!("there are hosts `{name}` in the namespaces {}; write NAMESPACE/{name}", namespaces.join(", "));
+            let message =
+                format!("there are hosts `{name}` in the namespaces {}; write NAMESPACE/{name}", namespaces.join(", "));
             Err(Failure::refused(anyhow!(message)))
         }
     }
@@ -127,7 +128,8 @@ mod tests {
 
     #[test]
     fn a_host_is_chosen_by_name_when_that_is_enough() {
-        let host = |namespace: &str, name: &str| Host { namespace: namespace.into(), name: name.into(), status: Value::Null };
+        let host =
+            |namespace: &str, name: &str| Host { namespace: namespace.into(), name: name.into(), status: Value::Null };
         let hosts = [host("a", "w0"), host("b", "w0"), host("b", "w1")];
         let chosen = |name: &str| match choose(&hosts, name) {
             Ok(host) => format!("{}/{}", host.namespace, host.name),

@@ -49,7 +49,10 @@ pub async fn execute_objects(client: &Client, changes: Vec<ObjectChange>) -> Exe
         };
         outcome(result, kind, &namespace, &name)
     });
-    futures::stream::iter(requests).buffer_unordered(CONCURRENCY).fold(Executed::default(), async |all, one| all.add(one)).await
+    futures::stream::iter(requests)
+        .buffer_unordered(CONCURRENCY)
+        .fold(Executed::default(), async |all, one| all.add(one))
+        .await
 }
 
 /// Writes statuses.
@@ -59,7 +62,10 @@ pub async fn execute_statuses(client: &Client, patches: Vec<StatusPatch>) -> Exe
         let result = api(client, kind, &namespace).patch_status(&name, &parameters(), &Patch::Merge(patch)).await;
         outcome(result.map(drop), kind, &namespace, &name)
     });
-    futures::stream::iter(requests).buffer_unordered(CONCURRENCY).fold(Executed::default(), async |all, one| all.add(one)).await
+    futures::stream::iter(requests)
+        .buffer_unordered(CONCURRENCY)
+        .fold(Executed::default(), async |all, one| all.add(one))
+        .await
 }
 
 async fn create(api: &Api<DynamicObject>, object: Value) -> Result<(), Error> {

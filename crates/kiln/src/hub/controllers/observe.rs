@@ -60,7 +60,9 @@ fn declared(host: &HostFacts, cache: &Cache) -> Vec<Entry> {
     let id = &host.id;
     let item = cache.get(&id.kind, &id.namespace, &id.name);
     let source = format!("{} {}/{}", id.kind, id.namespace, id.name);
-    item.map(|item| Entry::reached(Stage::Declared, item.created, source, "the object was created")).into_iter().collect()
+    item.map(|item| Entry::reached(Stage::Declared, item.created, source, "the object was created"))
+        .into_iter()
+        .collect()
 }
 
 fn agent_entries(item: &Item, value: &Value, source: &str) -> Vec<Entry> {

@@ -107,8 +107,7 @@ const KEPT_FINDINGS: usize = 20;
 pub fn summarize(judged: &JudgedWorld) -> Summary {
     let world = &judged.world;
     let joins = Joins::new(world);
-    let hosts: Vec<(&Host, HostFacts)> =
-        world.hosts.iter().map(|host| (host, joins.host(host))).collect();
+    let hosts: Vec<(&Host, HostFacts)> = world.hosts.iter().map(|host| (host, joins.host(host))).collect();
     let mut wanted: Vec<Wanted> = hosts
         .iter()
         .filter(|(host, _)| host.meta.id.kind == "BareMetalHost")
@@ -271,9 +270,7 @@ impl<'w> Joins<'w> {
         let claimed: HashSet<MacAddress> = world
             .hosts
             .iter()
-            .flat_map(|host| {
-                host.boot_mac.iter().map(|mac| mac.value).chain(host.nics.iter().map(|nic| nic.mac.value))
-            })
+            .flat_map(|host| host.boot_mac.iter().map(|mac| mac.value).chain(host.nics.iter().map(|nic| nic.mac.value)))
             .collect();
         // Most selectors want a label: by its first one only few of them are looked at.
         let mut by_label: HashMap<Option<(&str, &str)>, Vec<&LabelSelector>> = HashMap::new();

@@ -11,9 +11,12 @@ use crate::hub::controllers::observe::agent_macs;
 /// Whether the discovery image is there.
 pub fn infra_env(view: &View, object: &Object) -> Value {
     let image = match view.error(&object.id) {
-        Some(error) => {
-            Condition::new("ImageCreated", Truth::False, "ImageCreationError", format!("Failed to create image: {error}"))
-        }
+        Some(error) => Condition::new(
+            "ImageCreated",
+            Truth::False,
+            "ImageCreationError",
+            format!("Failed to create image: {error}"),
+        ),
         None => Condition::not_driven("ImageCreated", "the image is composed on request (`kiln image compose`)"),
     };
     json!({"conditions": conditions(view, object, &[image])})
@@ -27,15 +30,35 @@ pub fn agent(view: &View, object: &Object) -> Value {
     let all = [
         synced(view.error(&object.id)),
         Condition::not_driven("Connected", "the agent's connection is watched by the discovery endpoint"),
-        reached(host, "RequirementsMet", Stage::Validated, ("AgentIsReady", "The agent is ready to begin the installation"),
-            "AgentNotReady", "The agent is not ready to begin the installation"),
-        reached(host, "Validated", Stage::Validated, ("ValidationsPassing", "The agent's validations are passing"),
-            "ValidationsUnknown", "The agent's validations have not yet been calculated"),
-        reached(host, "Installed", Stage::Installed, ("InstallationCompleted", "The installation has completed"),
-            "InstallationNotStarted", "The installation has not yet started"),
+        reached(
+            host,
+            "RequirementsMet",
+            Stage::Validated,
+            ("AgentIsReady", "The agent is ready to begin the installation"),
+            "AgentNotReady",
+            "The agent is not ready to begin the installation",
+        ),
+        reached(
+            host,
+            "Validated",
+            Stage::Validated,
+            ("ValidationsPassing", "The agent's validations are passing"),
+            "ValidationsUnknown",
+            "The agent's validations have not yet been calculated",
+        ),
+        reached(
+            host,
+            "Installed",
+            Stage::Installed,
+            ("InstallationCompleted", "The installation has completed"),
+            "InstallationNotStarted",
+            "The installation has not yet started",
+        ),
         match bound {
             true => Condition::new("Bound", Truth::True, "Bound", "The agent is bound to a cluster deployment"),
-            false => Condition::new("Bound", Truth::False, "Unbound", "The agent is not bound to any cluster deployment"),
+            false => {
+                Condition::new("Bound", Truth::False, "Unbound", "The agent is not bound to any cluster deployment")
+            }
         },
     ];
     json!({"conditions": conditions(view, object, &all)})
@@ -59,10 +82,17 @@ pub fn cluster_install(view: &View, object: &Object) -> Value {
     let complete = !hosts.is_empty() && hosts.iter().all(|host| host.timeline.reached(Stage::Ready).is_some());
     let completed = match complete {
         true => Condition::new("Completed", Truth::True, "InstallationCompleted", "The installation has completed"),
-        false => Condition::new("Completed", Truth::False, "InstallationNotStarted", "The installation has not yet started"),
+        false => {
+            Condition::new("Completed", Truth::False, "InstallationNotStarted", "The installation has not yet started")
+        }
     };
     let stopped = match complete {
-        true => Condition::new("Stopped", Truth::True, "InstallationCompleted", "The installation has stopped because it completed successfully"),
+        true => Condition::new(
+            "Stopped",
+            Truth::True,
+            "InstallationCompleted",
+            "The installation has stopped because it completed successfully",
+        ),
         false => {
             let message = "The installation is waiting to start or in progress";
             Condition::new("Stopped", Truth::False, "InstallationNotStopped", message)
@@ -120,7 +150,9 @@ fn reached(
     other: &str,
 ) -> Condition {
     match host {
-        None => Condition::new(kind, Truth::Unknown, "NoHost", "no declared host has one of this machine's MAC addresses"),
+        None => {
+            Condition::new(kind, Truth::Unknown, "NoHost", "no declared host has one of this machine's MAC addresses")
+        }
         Some(host) if host.timeline.reached(stage).is_some() => Condition::new(kind, Truth::True, reason, message),
         Some(_) => Condition::new(kind, Truth::False, other_reason, other),
     }

@@ -45,7 +45,12 @@ pub fn node_pool(view: &View, object: &Object) -> Value {
         config,
         match counts.fetched {
             true => Condition::new("ReachedIgnitionEndpoint", Truth::True, "AsExpected", ""),
-            false => Condition::new("ReachedIgnitionEndpoint", Truth::False, "ignitionNotReached", "no host has fetched its config"),
+            false => Condition::new(
+                "ReachedIgnitionEndpoint",
+                Truth::False,
+                "ignitionNotReached",
+                "no host has fetched its config",
+            ),
         },
         waiting("AllMachinesReady", "AsExpected"),
         waiting("AllNodesHealthy", "AsExpected"),
@@ -91,7 +96,8 @@ pub fn pool(view: &View, object: &Object) -> Value {
     let in_namespace = (id.kind != "MachineConfigPool").then_some(id.namespace.as_str());
     let counts = counts(view, &id.name, in_namespace);
     let error = view.error(&id);
-    let mut status = host::plain_status(view, &Object { id, item: object.item, spec: object.spec, status: object.status });
+    let mut status =
+        host::plain_status(view, &Object { id, item: object.item, spec: object.spec, status: object.status });
     let extra = json!({"observedGeneration": object.item.generation});
     let conditions = [host::valid(error)];
     status["conditions"] = render_conditions(&object.status["conditions"], &conditions, view.now, &extra);
