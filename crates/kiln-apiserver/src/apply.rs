@@ -1,5 +1,7 @@
 //! Server-side apply: a manager says what it wants, fields it no longer wants go, fields of others are conflicts.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::change::{Part, WriteContext};
@@ -100,8 +102,38 @@ pub fn plan_apply(
         }
         None => entries.push(entry),
     }
+    if context.manager == "kubectl" && part == Part::Main {
+        refresh_last_applied(&mut object, &wanted);
+    }
     write_entries(&mut object, entries);
     Ok(object)
+}
+
+/// Where `kubectl apply` keeps what it applied last.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Somebody who goes back from server-side to client-side apply must not find what they applied long ago.
+fn refresh_last_applied(object: &mut Value, wanted: &Value) {
+    if object["metadata"]["annotations"].get(LAST_APPLIED).is_none() {
+        return;
+    }
+    let mut applied = sorted(wanted);
+    if let Some(annotations) = applied["metadata"].get_mut("annotations").and_then(Value::as_object_mut) {
+        annotations.shift_remove(LAST_APPLIED);
+    }
+    object["metadata"]["annotations"][LAST_APPLIED] = format!("{applied}\n").into();
+}
+
+/// The value with its keys in order, as kubectl writes it.
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let fields: BTreeMap<&String, Value> = map.iter().map(|(key, value)| (key, sorted(value))).collect();
+            Value::Object(fields.into_iter().map(|(key, value)| (key.clone(), value)).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
+        other => other.clone(),
+    }
 }
 
 /// The merged object without what this manager applied last, no longer wants and nobody else claims.

@@ -12,6 +12,7 @@ pub mod audit;
 pub mod change;
 pub mod definition;
 pub mod discovery;
+pub mod duplicates;
 pub mod error;
 pub mod field_set;
 pub mod field_walk;

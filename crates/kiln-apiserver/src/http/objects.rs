@@ -13,7 +13,8 @@ use tokio::sync::mpsc;
 use super::answer::Answer;
 use super::body;
 use super::list_body::ListBody;
-use crate::change::{Part, WriteContext};
+use crate::change::{FieldValidation, Part, WriteContext};
+use crate::duplicates::duplicate_fields;
 use crate::error::ApiError;
 use crate::identity::Identity;
 use crate::policy::Condition;
@@ -79,6 +80,7 @@ impl Call<'_> {
                 if let Some(unmet) = self.conditions.iter().find(|condition| !condition.holds(&body)) {
                     return Err(super::denied(&self.identity, "create", self.path, Some(unmet)));
                 }
+                let duplicates = self.duplicates(&received)?;
                 let create = CreateRequest {
                     resource: self.resource,
                     namespace: self.namespace(),
@@ -86,7 +88,8 @@ impl Call<'_> {
                     dry_run: self.query.dry_run()?,
                     context,
                 };
-                let outcome = self.server.create(create).await?;
+                let mut outcome = self.server.create(create).await?;
+                outcome.warnings.splice(0..0, duplicates);
                 Ok(self.outcome(outcome))
             }
             "update" | "patch" => {
@@ -100,12 +103,14 @@ impl Call<'_> {
                     context,
                 };
                 let received = body::read(self.server, request).await?;
-                let outcome = match (verb, part) {
+                let duplicates = self.duplicates(&received)?;
+                let mut outcome = match (verb, part) {
                     ("update", Part::Scale) => self.server.replace_scale(update, body::object(&received)?).await?,
                     ("update", _) => self.server.replace(update, body::object(&received)?).await?,
                     (_, Part::Scale) => self.server.patch_scale(update, self.patch_body(received)?).await?,
                     _ => self.server.patch(update, self.patch_body(received)?).await?,
                 };
+                outcome.warnings.splice(0..0, duplicates);
                 if part == Part::Scale {
                     let scale = self.server.scale(self.resource, &self.written(&outcome.object))?;
                     return Ok(Answer::json(200, &scale).with_warnings(outcome.warnings));
@@ -145,6 +150,25 @@ impl Call<'_> {
             groups: self.identity.groups.clone(),
             applied: false,
         })
+    }
+
+    /// Keys that stand twice in the body, as warnings or, if the client is strict, as a refusal.
+    fn duplicates(&self, received: &body::Received) -> Result<Vec<String>, ApiError> {
+        let validation = self.query.field_validation()?;
+        let is_object = ["", "application/json", MERGE_PATCH, APPLY_PATCH].contains(&received.media.as_str());
+        if !is_object || validation == FieldValidation::Ignore {
+            return Ok(Vec::new());
+        }
+        let found = duplicate_fields(&received.bytes).into_iter().map(|field| format!("duplicate field \"{field}\""));
+        let told: Vec<String> = found.collect();
+        if validation == FieldValidation::Strict && !told.is_empty() {
+            let (kind, version) = (&self.resource.kind, &self.resource.version);
+            return Err(ApiError::bad_request(format!(
+                "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {}",
+                told.join(", ")
+            )));
+        }
+        Ok(told)
     }
 
     fn patch_body(&self, received: body::Received) -> Result<PatchBody, ApiError> {

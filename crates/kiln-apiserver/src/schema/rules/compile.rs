@@ -9,7 +9,7 @@ use kube_cel::cel::common::ast::{
 use kube_cel::cel::parser::Parser;
 
 use super::super::{Additional, ListType, Schema, Type};
-use super::values::{Expression, OPTIONAL_GET, TICK, escape, is_function};
+use super::values::{Expression, OPTIONAL_GET, TICK, TYPES, escape, is_function};
 use super::{Compiled, Rule};
 use crate::error::Cause;
 
@@ -178,6 +178,10 @@ impl Names<'_> {
             Expr::Struct(literal) => Err(format!("undeclared reference to '{}'", literal.type_name)),
             Expr::Ident(name) => self.prepare_name(name),
             Expr::Select(select) => {
+                if let Some(name) = dotted(select).filter(|name| TYPES.contains(&name.as_str())) {
+                    node.expr = Expr::Ident(name);
+                    return Ok(());
+                }
                 self.prepare(&mut select.operand)?;
                 if self.is_optional(&select.operand) && !select.test {
                     let SelectExpr { operand, field, .. } = std::mem::take(select);
@@ -205,7 +209,7 @@ impl Names<'_> {
     }
 
     fn prepare_name(&mut self, name: &str) -> Result<(), String> {
-        if self.scope.iter().any(|known| known == name) || name == "self" {
+        if self.scope.iter().any(|known| known == name) || name == "self" || TYPES.contains(&name) {
             return Ok(());
         }
         if name == "oldSelf" {
@@ -318,6 +322,16 @@ fn lacks(schema: &Schema, is_resource: bool, field: &str) -> bool {
         && matches!(schema.additional, Additional::None)
         && !(is_resource && ["apiVersion", "kind", "metadata"].contains(&field))
         && !schema.properties.keys().any(|name| escape(name) == field)
+}
+
+/// `a.b.c`, if it is nothing but names.
+fn dotted(select: &SelectExpr) -> Option<String> {
+    let above = match &select.operand.expr {
+        Expr::Ident(name) => name.clone(),
+        Expr::Select(above) => dotted(above)?,
+        _ => return None,
+    };
+    (!select.test).then(|| format!("{above}.{}", select.field))
 }
 
 fn node_of(expr: Expr) -> IdedExpr {

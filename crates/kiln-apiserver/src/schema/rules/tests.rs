@@ -259,7 +259,8 @@ fn expressions_mean_what_they_mean_in_the_real_server() {
         ("(1 / 0 == 1) || true", true),
         ("false && (1 / 0 == 1)", false),
         ("self.count == 2 ? true : self.nope", false),
-        ("type(self.name) == string", false),
+        ("type(self.name) == string && type(self.when) == google.protobuf.Timestamp && type(self.list) != map", true),
+        ("type(self.port) == int ? self.port == 80 : self.port == '80'", true),
     ] {
         let mut schema = Schema::parse(&schema(rule)).unwrap();
         let causes = schema.compile_rules("schema");

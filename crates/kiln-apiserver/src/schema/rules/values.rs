@@ -219,6 +219,10 @@ fn functions() -> Context<'static> {
     context.add_function(OPTIONAL_GET, optional_get);
     // Types are not checked, so that there is nothing to hide from.
     context.add_function("dyn", untyped);
+    context.add_function("type", type_of);
+    for name in TYPES {
+        context.add_variable_from_value(name, type_value(name));
+    }
     context
 }
 
@@ -227,6 +231,43 @@ fn tick() -> Result<bool, ExecutionError> {
     let left = left.saturating_sub(price);
     BUDGET.set(Budget { left, price });
     if left == 0 { Err(ExecutionError::function_error("loop", "too many turns")) } else { Ok(true) }
+}
+
+/// What rules may compare `type(x)` with; types are told apart by these names.
+pub(super) const TYPES: [&str; 11] = [
+    "bool",
+    "bytes",
+    "double",
+    "int",
+    "list",
+    "map",
+    "null_type",
+    "string",
+    "uint",
+    "google.protobuf.Duration",
+    "google.protobuf.Timestamp",
+];
+
+/// A type as a value.
+pub(super) fn type_value(name: &str) -> Value {
+    Value::String(Arc::new(format!("type {name}")))
+}
+
+fn type_of(value: Value) -> Result<Value, ExecutionError> {
+    Ok(type_value(match value {
+        Value::List(_) => "list",
+        Value::Map(_) => "map",
+        Value::Int(_) => "int",
+        Value::UInt(_) => "uint",
+        Value::Float(_) => "double",
+        Value::String(_) => "string",
+        Value::Bytes(_) => "bytes",
+        Value::Bool(_) => "bool",
+        Value::Duration(_) => "google.protobuf.Duration",
+        Value::Timestamp(_) => "google.protobuf.Timestamp",
+        Value::Null => "null_type",
+        Value::Function(..) | Value::Opaque(_) => "other",
+    }))
 }
 
 fn untyped(value: Value) -> Result<Value, ExecutionError> {
