@@ -334,7 +334,8 @@ async fn an_apply_by_kubectl_keeps_its_note_for_the_client_side_fresh() {
     made["metadata"]["annotations"] = json!({note: "old"});
     api.call("POST", POOLS, made).await;
     let path = format!("{POOLS}/p");
-    let wanted = json!({"kind": "Pool", "apiVersion": "example.org/v1", "metadata": {"name": "p"}, "spec": {"note": "n"}});
+    let wanted =
+        json!({"kind": "Pool", "apiVersion": "example.org/v1", "metadata": {"name": "p"}, "spec": {"note": "n"}});
     let (_, other) = api.apply(&path, "somebody", &wanted).await;
     assert_eq!(other["metadata"]["annotations"][note], "old");
     let (code, object) = api.apply(&path, "kubectl", &wanted).await;
