@@ -25,6 +25,9 @@ _kiln() {
             kiln,completions)
                 cmd="kiln__subcmd__completions"
                 ;;
+            kiln,crds)
+                cmd="kiln__subcmd__crds"
+                ;;
             kiln,explain)
                 cmd="kiln__subcmd__explain"
                 ;;
@@ -42,6 +45,9 @@ _kiln() {
                 ;;
             kiln,plan)
                 cmd="kiln__subcmd__plan"
+                ;;
+            kiln,serve)
+                cmd="kiln__subcmd__serve"
                 ;;
             kiln__subcmd__boot,help)
                 cmd="kiln__subcmd__boot__subcmd__help"
@@ -64,6 +70,9 @@ _kiln() {
             kiln__subcmd__help,completions)
                 cmd="kiln__subcmd__help__subcmd__completions"
                 ;;
+            kiln__subcmd__help,crds)
+                cmd="kiln__subcmd__help__subcmd__crds"
+                ;;
             kiln__subcmd__help,explain)
                 cmd="kiln__subcmd__help__subcmd__explain"
                 ;;
@@ -81,6 +90,9 @@ _kiln() {
                 ;;
             kiln__subcmd__help,plan)
                 cmd="kiln__subcmd__help__subcmd__plan"
+                ;;
+            kiln__subcmd__help,serve)
+                cmd="kiln__subcmd__help__subcmd__serve"
                 ;;
             kiln__subcmd__help__subcmd__boot,simulate)
                 cmd="kiln__subcmd__help__subcmd__boot__subcmd__simulate"
@@ -326,7 +338,7 @@ _kiln() {
 
     case "${cmd}" in
         kiln)
-            opts="-h -V --help --version check plan explain net boot ignition image completions help"
+            opts="-h -V --help --version check plan explain net boot ignition image serve crds completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -477,6 +489,28 @@ _kiln() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        kiln__subcmd__crds)
+            opts="-o -h -V --native --all --output --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -W "yaml json" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "yaml json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         kiln__subcmd__explain)
             opts="-h -V --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -492,7 +526,7 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__help)
-            opts="check plan explain net boot ignition image completions help"
+            opts="check plan explain net boot ignition image serve crds completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -548,6 +582,20 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__help__subcmd__completions)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__crds)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -940,6 +988,20 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__help__subcmd__plan)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__serve)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -2020,6 +2082,36 @@ _kiln() {
                     ;;
                 -o)
                     COMPREPLY=($(compgen -W "human json yaml" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__serve)
+            opts="-h -V --data-dir --listen --tls-name --install-crds --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --data-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --install-crds)
+                    COMPREPLY=($(compgen -W "never missing" -- "${cur}"))
                     return 0
                     ;;
                 *)

@@ -8,6 +8,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use kiln::cli::Cli;
 use kiln_core::diagnostic::registry;
+use kiln_core::document::emit::to_yaml;
 
 /// Writes the files, or with `check` fails when one differs.
 pub fn run(check: bool) -> Result<()> {
@@ -41,12 +42,24 @@ fn contents() -> Result<Vec<(PathBuf, Vec<u8>)>> {
         files.push((Path::new("docs/completions").join(name), script));
     }
     files.push((PathBuf::from("docs/diagnostics/README.md"), diagnostics_index().into_bytes()));
-    for definition in kiln_api::definitions::definitions()? {
-        let folder = if definition.native { "deploy/crds" } else { "deploy/crds/dialects" };
-        let text = kiln_core::document::emit::to_yaml(&definition.manifest);
-        files.push((Path::new(folder).join(format!("{}.yaml", definition.name)), text.into_bytes()));
-    }
+    definitions(&mut files)?;
     Ok(files)
+}
+
+/// One file per kind; the dialects' are a kustomization of their own, because other operators often own them.
+fn definitions(files: &mut Vec<(PathBuf, Vec<u8>)>) -> Result<()> {
+    let head = "# Written by `cargo xtask gen`.\napiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n";
+    let mut lists = [("deploy/crds", head.to_owned()), ("deploy/crds/dialects", head.to_owned())];
+    for definition in kiln_api::definitions::definitions()? {
+        let name = format!("{}.yaml", definition.name);
+        let (folder, list) = &mut lists[usize::from(!definition.native)];
+        *list += &format!("- {name}\n");
+        files.push((Path::new(folder).join(name), to_yaml(&definition.manifest).into_bytes()));
+    }
+    for (folder, list) in lists {
+        files.push((Path::new(folder).join("kustomization.yaml"), list.into_bytes()));
+    }
+    Ok(())
 }
 
 fn man_pages(command: &clap::Command, name: &str, files: &mut Vec<(PathBuf, Vec<u8>)>) -> Result<()> {

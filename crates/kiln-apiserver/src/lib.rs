@@ -7,6 +7,7 @@
 //! Pure: [`change`] (what a write makes of an object), [`patch`], [`schema`], [`selector`], [`table`], [`json_path`],
 //! [`protobuf`]. Effects: [`store`], `server/`, [`tls`].
 
+pub mod admission;
 pub mod apply;
 pub mod audit;
 pub mod change;

@@ -4,13 +4,14 @@
 //! What must happen later (garbage, namespaces, definitions) is left to the [janitor](Server::run_janitor).
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use tokio::sync::{Notify, watch};
 
+use crate::admission::Admission;
 use crate::change::{Part, WriteContext};
 use crate::error::ApiError;
 use crate::guard::{Guard, GuardLimits, Settings};
@@ -19,7 +20,7 @@ use crate::identity::{ADMINISTRATORS, Identity, IssuedToken, TokenRecord, Tokens
 use crate::metrics::{Metrics, Readings};
 use crate::registry::{DEFINITIONS, Registry};
 use crate::resource::Resource;
-use crate::store::{Key, OpenError, Store, StoreLimits, Stored, WriteError};
+use crate::store::{Event, Expired, Key, OpenError, Store, StoreLimits, Stored, WriteError};
 use crate::timestamp::render_timestamp;
 
 mod create;
@@ -74,6 +75,7 @@ pub struct Server {
     refreshing: Mutex<()>,
     pub(crate) guard: Guard,
     pub(crate) limits: Limits,
+    admission: OnceLock<Arc<dyn Admission>>,
     janitor: Notify,
     stopping: watch::Sender<bool>,
 }
@@ -119,6 +121,7 @@ impl Server {
             refreshing: Mutex::new(()),
             guard: Guard::new(known, policy, audit, &limits),
             limits,
+            admission: OnceLock::new(),
             janitor: Notify::new(),
             stopping: watch::Sender::new(false),
         });
@@ -126,6 +129,20 @@ impl Server {
             server.ensure_namespace(name).await;
         }
         Ok(server)
+    }
+
+    /// Whom to ask about what is written from now on. The first one stays; says whether it is this one.
+    pub fn judge_with(&self, admission: Arc<dyn Admission>) -> bool {
+        self.admission.set(admission).is_ok()
+    }
+
+    pub(crate) fn admission(&self) -> Option<&Arc<dyn Admission>> {
+        self.admission.get()
+    }
+
+    /// Up to `limit` changes of a collection after a revision, oldest first; an error when they are no longer known.
+    pub fn changes(&self, collection: &str, after: u64, limit: usize) -> Result<Vec<Arc<Event>>, Expired> {
+        self.store.log(collection).read_after(after, limit)
     }
 
     /// What is served now.

@@ -2,7 +2,8 @@
 //!
 //! [`run`] opens the store, listens, and starts everything that runs as long as the hub does as one of [`Tasks`]: the
 //! API, its garbage collection, and whatever joins them. When one of them ends, the hub ends and says which. They
-//! are told to end by [`Server::stopping`].
+//! are told to end by [`Server::stopping`]. Before, the [definitions](definitions) of Kiln's kinds are installed, and from
+//! then on the [rules](admission) of `kiln check` judge what is applied.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,8 +11,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kiln_apiserver::admission::Admission;
 use kiln_apiserver::audit::{AuditLimits, AuditLog};
-use kiln_apiserver::identity::ADMINISTRATORS;
+use kiln_apiserver::identity::{ADMINISTRATORS, Identity};
 use kiln_apiserver::secrecy::{Secrecy, Unlock};
 use kiln_apiserver::store::OpenError;
 use kiln_apiserver::tls::{self, Authority, Credentials, TlsError};
@@ -19,8 +21,11 @@ use kiln_apiserver::{Limits, Server, Settings, router};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use admission::Rules;
+use definitions::Policy;
 use tasks::Tasks;
 
+pub mod admission;
 pub mod controllers;
 pub mod definitions;
 mod folder;
@@ -55,6 +60,8 @@ pub struct HubConfig {
     pub audit: AuditLimits,
     /// How long requests may take after the hub was asked to end.
     pub shutdown: Duration,
+    /// What may be done to definitions.
+    pub install_definitions: Policy,
 }
 
 /// The hub answers from now on.
@@ -94,6 +101,9 @@ pub enum HubError {
     /// Something that must not end has ended.
     #[error("the hub ended because one of its tasks did: {0}")]
     Ended(String),
+    /// The definitions of Kiln's kinds are not there.
+    #[error("the definitions of Kiln's kinds were not installed")]
+    Definitions(#[from] definitions::InstallError),
 }
 
 /// Starts the hub, says when it answers, and ends it on SIGTERM or SIGINT.
@@ -101,6 +111,10 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
     folder::make_private(&config.data_dir)
         .map_err(|source| HubError::DataDir { path: config.data_dir.clone(), source })?;
     let server = Server::open_with(&config.data_dir, settings(config)?).await?;
+    let client = local_client(&server, "system:kiln:definitions");
+    let installed = definitions::install(&client, config.install_definitions).await?;
+    tracing::info!(?installed, "definitions of Kiln's kinds");
+    judge_by_rules(&server);
     let authority = Authority::open(&config.data_dir)?;
     let listen_error = |source| HubError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).await.map_err(listen_error)?;
@@ -151,6 +165,21 @@ fn settings(config: &HubConfig) -> Result<Settings, HubError> {
         audit: Some(audit),
         ..Settings::default()
     })
+}
+
+/// A client of the API in this process, without a socket.
+fn local_client(server: &Arc<Server>, user: &str) -> kube::Client {
+    let identity = Identity::member(user, ADMINISTRATORS);
+    kube::Client::new(router(Arc::clone(server)).layer(axum::Extension(identity)), "default")
+}
+
+/// The rules of `kiln check` on everything that is applied.
+fn judge_by_rules(server: &Arc<Server>) {
+    let rules = Arc::new(Rules::default());
+    server.judge_with(Arc::clone(&rules) as Arc<dyn Admission>);
+    let server = Arc::clone(server);
+    // Nobody waits for it: who writes meanwhile reads it himself.
+    tokio::task::spawn_blocking(move || rules.read_stored(&server));
 }
 
 /// What clients may call the server.

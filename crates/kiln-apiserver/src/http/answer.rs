@@ -84,9 +84,9 @@ impl Answer {
             headers.insert(RETRY_AFTER, HeaderValue::from(self.retry_after));
         }
         for warning in self.warnings {
-            let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
-            // Text that cannot be a header is not worth failing a request that was done.
-            if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"").replace(char::is_control, " ");
+            // Text that cannot be a header is not worth failing a request that was done. Clients read it as UTF-8.
+            if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
                 headers.append(WARNING, value);
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Outcome, Server, Written, write_error};
-use crate::change::{NewPlace, WriteContext, plan_create};
+use crate::change::{NewPlace, Part, WriteContext, plan_create};
 use crate::error::{ApiError, Cause};
 use crate::resource::Resource;
 use crate::store::{Draft, Key, Write, WriteError};
@@ -36,9 +36,10 @@ impl Server {
         for attempt in 1.. {
             let (uid, suffix) = (uuid::Uuid::new_v4().to_string(), random_suffix());
             let place = NewPlace { namespace, uid: &uid, suffix: &suffix };
-            let planned = plan_create(resource, body.clone(), place, &context)?;
+            let mut planned = plan_create(resource, body.clone(), place, &context)?;
             let name = planned.object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             let requires = self.check_namespace(resource, namespace, &name)?;
+            self.admit(resource, None, Part::Main, &mut planned, (&context, dry_run))?;
             let key = self.key(resource, namespace, &name);
             if dry_run {
                 if self.store.snapshot().get(&key).is_some() {

@@ -91,7 +91,8 @@ impl Server {
             let stored = self.find(resource, namespace, name)?;
             let before = self.value(resource, &stored);
             let given = change(&before)?;
-            let planned = plan_update(resource, &before, given, *part, &request.context)?;
+            let mut planned = plan_update(resource, &before, given, *part, &request.context)?;
+            self.admit(resource, Some(&before), *part, &mut planned, (&request.context, request.dry_run))?;
             match self.commit(request, &stored, &before, planned.object).await {
                 Err(WriteError::Conflict { .. }) if !once && attempt < TRIES => {}
                 Err(error) => return Err(write_error(error, resource, namespace, name)),
@@ -119,7 +120,8 @@ impl Server {
             let before = self.value(resource, &stored);
             let applied = plan_apply(resource, &before, &wanted, *part, force, &request.context)
                 .map_err(|error| apply_error(error, resource, name))?;
-            let planned = plan_unmanaged(resource, &before, applied, *part, &request.context)?;
+            let mut planned = plan_unmanaged(resource, &before, applied, *part, &request.context)?;
+            self.admit(resource, Some(&before), *part, &mut planned, (&request.context, request.dry_run))?;
             match self.commit(&request, &stored, &before, planned.object).await {
                 Err(WriteError::Conflict { .. }) if !has_revision(&wanted) && attempt < TRIES => {}
                 Err(error) => return Err(write_error(error, resource, namespace, name)),

@@ -10,6 +10,7 @@ use super::Outcome;
 use super::check::ReportFormat;
 use super::output::{Failure, complain};
 use super::report;
+use crate::hub::definitions::Policy;
 use crate::hub::{self, HubError};
 use config::{Layer, Settled};
 
@@ -56,11 +57,15 @@ pub struct ServeArgs {
     /// What is logged: error, warn, info, debug or trace [KILN_LOG, log; info]
     #[arg(long, value_name = "LEVEL")]
     log: Option<String>,
+    /// What is done about definitions (CRDs) of Kiln's kinds at start; without it, Kiln's own are kept up to date
+    #[arg(long, value_enum, value_name = "WHICH")]
+    install_crds: Option<Policy>,
 }
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(args: &ServeArgs) -> Result<Outcome, Failure> {
-    let Some(Settled { hub: config, log }) = settle(args)? else { return Ok(Outcome::Refused) };
+    let Some(Settled { hub: mut config, log }) = settle(args)? else { return Ok(Outcome::Refused) };
+    config.install_definitions = args.install_crds.unwrap_or(config.install_definitions);
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).with_max_level(log).init();
     raise_file_limit();
     let runtime = tokio::runtime::Runtime::new()?;

@@ -13,6 +13,7 @@
 //! whether it is empty and whether it is a registry's credentials.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -23,6 +24,8 @@ use kiln_core::document::json::parse_json;
 use kiln_core::source::SourceMap;
 use kiln_core::world::World;
 use serde_json::{Map, Value, json};
+
+pub mod neighbours;
 
 /// Which object. Versions of one group share their objects, so there is none here.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,7 +59,7 @@ impl ObjectKey {
     }
 
     /// What the document is called: `baremetalhost/site/worker-0`.
-    fn document_name(&self) -> String {
+    pub(super) fn document_name(&self) -> String {
         let kind = self.kind.to_lowercase();
         if self.namespace.is_empty() {
             format!("{kind}/{}", self.name)
@@ -87,7 +90,29 @@ impl JudgedWorld {
 /// The objects that say something, each reduced to what is read.
 #[derive(Debug, Clone, Default)]
 pub struct WorldCache {
-    documents: BTreeMap<ObjectKey, Box<str>>,
+    documents: BTreeMap<ObjectKey, Arc<str>>,
+}
+
+/// Some of the objects, to be judged elsewhere while the cache goes on.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    documents: Vec<(ObjectKey, Arc<str>)>,
+}
+
+impl Selection {
+    /// Puts an object in the place of its namesake, or adds it. One that says nothing changes nothing.
+    pub fn with(mut self, object: &Value) -> Selection {
+        let key = ObjectKey::of(object);
+        let Some(text) = document(object) else { return self };
+        self.documents.retain(|(other, _)| *other != key);
+        self.documents.push((key, text.into()));
+        self
+    }
+
+    /// Their world, and what is to be said about it.
+    pub fn judge(&self) -> JudgedWorld {
+        judge(self.documents.iter().map(|(key, text)| (key, &**text)))
+    }
 }
 
 impl WorldCache {
@@ -138,11 +163,15 @@ impl WorldCache {
         (world, findings)
     }
 
-    /// The world of some of the objects and one more, which replaces its namesake.
-    pub fn judge_with<'a>(&'a self, keys: impl Iterator<Item = &'a ObjectKey>, object: &Value) -> JudgedWorld {
-        let (own, text) = (ObjectKey::of(object), document(object));
-        let others = keys.filter(|key| **key != own).filter_map(|key| Some((key, &**self.documents.get(key)?)));
-        judge(others.chain(text.as_deref().map(|text| (&own, text))))
+    /// Some of the objects.
+    pub fn select<'a>(&self, keys: impl IntoIterator<Item = &'a ObjectKey>) -> Selection {
+        let found = |key: &ObjectKey| Some((key.clone(), Arc::clone(self.documents.get(key)?)));
+        Selection { documents: keys.into_iter().filter_map(found).collect() }
+    }
+
+    /// The text of an object as the rules read it.
+    pub fn text(&self, key: &ObjectKey) -> Option<&str> {
+        self.documents.get(key).map(|text| &**text)
     }
 
     /// Every object.

@@ -157,6 +157,7 @@ impl Layer {
                 previous,
                 audit: AuditLimits { bytes: megabytes << 20, keep },
                 shutdown: Duration::from_secs(seconds),
+                install_definitions: crate::hub::definitions::Policy::Own,
             },
             log,
         })

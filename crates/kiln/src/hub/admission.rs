@@ -1,0 +1,194 @@
+//! The rules of `kiln check` on everything that is applied.
+//!
+//! An object is refused only for what upstream's own API or webhooks would refuse in it alone ([`is_refused`]); every
+//! other finding comes back as a warning, so that an existing folder is accepted unchanged and in any order. Warnings are
+//! about the object in the world as it would be: what is stored, and this object.
+//!
+//! **Bounded:** a world of up to [`WHOLE`] objects is judged whole. In a larger one the object is judged with its
+//! [neighbours](super::world::neighbours), and conclusions that need the whole world are left to the controllers, who
+//! judge all of it after every change.
+//!
+//! The contents of Secrets do not reach this place: [`WorldCache`] keeps none.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kiln_apiserver::Server;
+use kiln_apiserver::admission::{Admission, Review, Verdict};
+use kiln_apiserver::error::Cause;
+use kiln_apiserver::registry::Registry;
+use kiln_apiserver::store::EventKind;
+use kiln_core::diagnostic::{Code, Diagnostic, Severity};
+use serde_json::Value;
+
+use super::world::neighbours::{FROM_THE_WHOLE, Neighbours};
+use super::world::{JudgedWorld, ObjectKey, Selection, WorldCache, document};
+
+/// A world of no more objects is judged whole: some 20 ms of one core.
+pub const WHOLE: usize = 192;
+/// Changes taken over from the store at a time.
+const BATCH: usize = 1024;
+
+/// Runs the rules on what is applied.
+#[derive(Debug, Default)]
+pub struct Rules {
+    known: Mutex<Known>,
+}
+
+/// What is stored, kept up to date.
+#[derive(Debug, Default)]
+struct Known {
+    cache: WorldCache,
+    neighbours: Neighbours,
+    /// Which collections are read, and up to which revision.
+    cursors: HashMap<Arc<str>, u64>,
+    registry: Option<Arc<Registry>>,
+}
+
+impl Rules {
+    /// Reads what is stored, so that the first who writes does not wait for it.
+    pub fn read_stored(&self, server: &Server) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).catch_up(server);
+    }
+}
+
+impl Admission for Rules {
+    fn review(&self, review: &Review<'_>) -> Verdict {
+        // What Kiln itself writes is not for Kiln to complain about.
+        if review.user.starts_with("system:") {
+            return Verdict::default();
+        }
+        let Some(text) = document(review.object) else { return Verdict::default() };
+        let own = ObjectKey::of(review.object);
+        let alone = Selection::default().with(review.object).judge();
+        let causes: Vec<Cause> =
+            about(&alone, &own).filter(|finding| is_refused(&own, finding, &alone)).map(cause).collect();
+        if !causes.is_empty() {
+            return Verdict { causes, warnings: Vec::new() };
+        }
+        let (selection, whole) = self.known.lock().unwrap_or_else(PoisonError::into_inner).select(review, &own, &text);
+        let judged = selection.with(review.object).judge();
+        let believed = |finding: &&Diagnostic| whole || !FROM_THE_WHOLE.contains(&finding.code);
+        Verdict { causes, warnings: about(&judged, &own).filter(believed).map(warning).collect() }
+    }
+}
+
+impl Known {
+    /// The objects to judge one with, and whether these are all.
+    fn select(&mut self, review: &Review<'_>, own: &ObjectKey, text: &str) -> (Selection, bool) {
+        self.catch_up(review.server);
+        if self.cache.len() <= WHOLE {
+            return (self.cache.select(self.cache.keys()), true);
+        }
+        (self.cache.select(self.neighbours.of(own, text)), false)
+    }
+
+    fn catch_up(&mut self, server: &Server) {
+        let registry = server.registry();
+        if self.registry.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &registry)) {
+            for resource in registry.all().filter(|resource| kiln_api::is_read(&resource.group, &resource.kind)) {
+                if !self.cursors.contains_key(&resource.collection) {
+                    self.read_all(server, &resource.collection);
+                }
+            }
+            self.registry = Some(registry);
+        }
+        for collection in self.cursors.keys().cloned().collect::<Vec<_>>() {
+            self.read_changes(server, &collection);
+        }
+    }
+
+    /// Too much happened since the last time. Only beginning anew forgets what was deleted meanwhile.
+    fn begin_anew(&mut self, server: &Server) {
+        let collections: Vec<Arc<str>> = self.cursors.keys().cloned().collect();
+        (self.cache, self.neighbours) = Default::default();
+        for collection in &collections {
+            self.read_all(server, collection);
+        }
+    }
+
+    fn read_all(&mut self, server: &Server, collection: &Arc<str>) {
+        let snapshot = server.snapshot();
+        for stored in snapshot.list(collection, None, None) {
+            self.take(&stored.value(), true);
+        }
+        self.cursors.insert(Arc::clone(collection), snapshot.revision);
+    }
+
+    fn read_changes(&mut self, server: &Server, collection: &Arc<str>) {
+        loop {
+            let cursor = self.cursors.get(collection).copied().unwrap_or_default();
+            let Ok(events) = server.changes(collection, cursor, BATCH) else {
+                return self.begin_anew(server);
+            };
+            for event in &events {
+                self.take(&event.object.value(), event.kind != EventKind::Deleted);
+            }
+            match events.last() {
+                Some(last) => drop(self.cursors.insert(Arc::clone(collection), last.object.revision)),
+                None => return,
+            }
+        }
+    }
+
+    fn take(&mut self, object: &Value, exists: bool) {
+        let key = ObjectKey::of(object);
+        if self.cache.update(key.clone(), exists.then_some(object)) {
+            self.neighbours.update(&key, self.cache.text(&key));
+        }
+    }
+}
+
+/// The findings whose place is in the object's own document, also inside texts it carries.
+fn about<'a>(judged: &'a JudgedWorld, own: &ObjectKey) -> impl Iterator<Item = &'a Diagnostic> {
+    let name = own.document_name();
+    let file = judged.sources.files().find(|(_, file)| file.name == name).map(|(id, _)| id);
+    judged
+        .findings
+        .iter()
+        .filter(move |finding| finding.at.map(|at| judged.sources.outer(at).file) == file && file.is_some())
+}
+
+/// Whether upstream refuses the object for this.
+///
+/// Wrong types and missing fields are refused by every schema, bad names and selectors of a policy by its admission
+/// policy, and BMC address, boot MAC address and device name of a BareMetalHost by its webhook. Kiln's own kinds are
+/// refused whatever cannot be read of them. A text that is carried (a manifest in a ConfigMap, Ignition JSON) is
+/// nobody's business in the API.
+fn is_refused(own: &ObjectKey, finding: &Diagnostic, judged: &JudgedWorld) -> bool {
+    let carried = finding.at.is_some_and(|at| judged.sources.file(at.file).within.is_some());
+    if carried || finding.severity != Severity::Error || own.group.is_empty() {
+        return false;
+    }
+    let field = finding.field.as_deref().unwrap_or_default();
+    match (own.kind.as_str(), finding.code) {
+        (_, Code(0011) | Code(0012)) => true,
+        (_, Code(0060 | 0061 | 0062 | 0063 | 0064 | 0065)) if own.group == kiln_api::NATIVE_GROUP => true,
+        ("BareMetalHost", Code(0321 | 0326)) => true,
+        ("BareMetalHost", Code(0327)) => field.ends_with("deviceName"),
+        ("NodeNetworkConfigurationPolicy", Code(0602 | 0603)) => true,
+        _ => false,
+    }
+}
+
+fn cause(finding: &Diagnostic) -> Cause {
+    let mut message = format!("{}: {}", finding.code, finding.message);
+    for (word, more) in [("because", &finding.cause), ("fix", &finding.help)] {
+        if let Some(more) = more {
+            message.push_str(&format!("; {word}: {more}"));
+        }
+    }
+    Cause { reason: "FieldValueInvalid", message, field: finding.field.clone().unwrap_or_default() }
+}
+
+/// One line: code, message, place, fix.
+fn warning(finding: &Diagnostic) -> String {
+    let mut line = format!("{}: {}", finding.code, finding.message);
+    if let Some(field) = &finding.field {
+        line.push_str(&format!(" ({field})"));
+    }
+    if let Some(help) = &finding.help {
+        line.push_str(&format!("; {help}"));
+    }
+    line.replace(char::is_control, " ")
+}

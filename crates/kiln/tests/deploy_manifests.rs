@@ -1,0 +1,142 @@
+//! The manifests for a real cluster: they are YAML, they name only kinds that exist, and they grant no more than they say.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use kiln_core::document::yaml::parse_yaml;
+use kiln_core::source::SourceMap;
+use kiln_testimage::oracle;
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn documents(name: &str, text: String) -> Vec<Value> {
+    let mut sources = SourceMap::default();
+    let file = sources.add(name, text);
+    let (documents, problems) = parse_yaml(file, sources.file(file));
+    assert!(problems.is_empty(), "{name}: {problems:?}");
+    documents.iter().map(|document| document.to_json()).collect()
+}
+
+/// All objects in `deploy/kiln`.
+fn manifests() -> Vec<Value> {
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(root().join("deploy/kiln")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| !path.ends_with("kustomization.yaml"));
+    files.sort();
+    assert!(!files.is_empty());
+    files
+        .iter()
+        .flat_map(|path| documents(&path.display().to_string(), std::fs::read_to_string(path).unwrap()))
+        .collect()
+}
+
+/// `group/plural` of every kind Kiln defines or its API brings along, with subresources.
+fn known_resources() -> BTreeSet<String> {
+    let mut known: BTreeSet<String> =
+        ["certificates.k8s.io/signers", "certificates.k8s.io/certificatesigningrequests/approval", "events.k8s.io/events"]
+            .map(str::to_owned)
+            .into();
+    for resource in kiln_apiserver::definition::builtin_resources() {
+        known.insert(format!("{}/{}", resource.group, resource.plural));
+    }
+    for definition in kiln_api::definitions::definitions().unwrap() {
+        let spec = &definition.manifest["spec"];
+        let name = format!("{}/{}", spec["group"].as_str().unwrap(), spec["names"]["plural"].as_str().unwrap());
+        for (subresource, _) in spec["versions"][0]["subresources"].as_object().into_iter().flatten() {
+            known.insert(format!("{name}/{subresource}"));
+        }
+        known.insert(name);
+    }
+    known
+}
+
+fn texts(value: &Value) -> Vec<&str> {
+    value.as_array().unwrap().iter().map(|item| item.as_str().unwrap()).collect()
+}
+
+#[test]
+fn every_right_is_about_a_kind_that_exists_and_none_is_a_wildcard() {
+    let known = known_resources();
+    let manifests = manifests();
+    let roles: Vec<&Value> = manifests.iter().filter(|object| object["rules"].is_array()).collect();
+    assert_eq!(roles.len(), 2);
+    let mut wrong = Vec::new();
+    for rule in roles.iter().flat_map(|role| role["rules"].as_array().unwrap()) {
+        for group in texts(&rule["apiGroups"]) {
+            for resource in texts(&rule["resources"]) {
+                let name = format!("{group}/{resource}");
+                if !known.contains(&name) {
+                    wrong.push(format!("{name} does not exist"));
+                }
+            }
+        }
+        for verb in texts(&rule["verbs"]) {
+            if verb == "*" || verb == "escalate" || verb == "bind" || verb == "impersonate" || verb == "deletecollection" {
+                wrong.push(format!("{verb} in {rule}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_kind_that_is_read_may_be_watched() {
+    let manifests = manifests();
+    let role = manifests.iter().find(|object| object["kind"] == "ClusterRole").unwrap();
+    let mut watched = BTreeSet::new();
+    for rule in role["rules"].as_array().unwrap() {
+        let verbs = texts(&rule["verbs"]);
+        if ["get", "list", "watch"].iter().all(|verb| verbs.contains(verb)) {
+            for group in texts(&rule["apiGroups"]) {
+                watched.extend(texts(&rule["resources"]).into_iter().map(|resource| format!("{group}/{resource}")));
+            }
+        }
+    }
+    for definition in kiln_api::definitions::definitions().unwrap() {
+        let spec = &definition.manifest["spec"];
+        let (group, kind) = (spec["group"].as_str().unwrap(), spec["names"]["kind"].as_str().unwrap());
+        let name = format!("{group}/{}", spec["names"]["plural"].as_str().unwrap());
+        assert!(!kiln_api::is_read(group, kind) || watched.contains(&name), "{name} is read but may not be watched");
+    }
+}
+
+#[test]
+fn the_program_knows_every_flag_it_is_started_with() {
+    let manifests = manifests();
+    let deployment = manifests.iter().find(|object| object["kind"] == "Deployment").unwrap();
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let help = Command::new(env!("CARGO_BIN_EXE_kiln")).args(["serve", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    for argument in texts(&container["args"]).into_iter().filter(|argument| argument.starts_with("--")) {
+        let flag = argument.split('=').next().unwrap();
+        // Comes with the controllers.
+        if flag == "--kubernetes" {
+            continue;
+        }
+        assert!(help.contains(flag), "kiln serve has no {flag}\n{help}");
+    }
+    assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
+    assert!(deployment["spec"]["replicas"].as_u64().unwrap() >= 2);
+}
+
+#[test]
+fn kustomize_puts_it_all_together() {
+    let Some(kubectl) = oracle::kubectl("kustomize_puts_it_all_together") else { return };
+    let definitions = kiln_api::definitions::definitions().unwrap();
+    let native = definitions.iter().filter(|definition| definition.native).count();
+    for (folder, expected) in [("deploy", native), ("deploy/with-dialects", definitions.len())] {
+        let output = Command::new(&kubectl).args(["kustomize", folder]).current_dir(root()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let objects = documents(folder, String::from_utf8(output.stdout).unwrap());
+        let defined = objects.iter().filter(|object| object["kind"] == "CustomResourceDefinition").count();
+        assert_eq!(defined, expected, "{folder}");
+        assert_eq!(objects.len() - defined, manifests().len(), "{folder}");
+        for object in objects.iter().filter(|object| object["kind"] == "CustomResourceDefinition") {
+            assert!(kiln_apiserver::definition::parse_definition(object).is_ok(), "{}", object["metadata"]["name"]);
+        }
+    }
+}
