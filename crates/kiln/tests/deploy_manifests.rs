@@ -36,10 +36,13 @@ fn manifests() -> Vec<Value> {
 
 /// `group/plural` of every kind Kiln defines or its API brings along, with subresources.
 fn known_resources() -> BTreeSet<String> {
-    let mut known: BTreeSet<String> =
-        ["certificates.k8s.io/signers", "certificates.k8s.io/certificatesigningrequests/approval", "events.k8s.io/events"]
-            .map(str::to_owned)
-            .into();
+    let mut known: BTreeSet<String> = [
+        "certificates.k8s.io/signers",
+        "certificates.k8s.io/certificatesigningrequests/approval",
+        "events.k8s.io/events",
+    ]
+    .map(str::to_owned)
+    .into();
     for resource in kiln_apiserver::definition::builtin_resources() {
         known.insert(format!("{}/{}", resource.group, resource.plural));
     }
@@ -75,7 +78,12 @@ fn every_right_is_about_a_kind_that_exists_and_none_is_a_wildcard() {
             }
         }
         for verb in texts(&rule["verbs"]) {
-            if verb == "*" || verb == "escalate" || verb == "bind" || verb == "impersonate" || verb == "deletecollection" {
+            if verb == "*"
+                || verb == "escalate"
+                || verb == "bind"
+                || verb == "impersonate"
+                || verb == "deletecollection"
+            {
                 wrong.push(format!("{verb} in {rule}"));
             }
         }

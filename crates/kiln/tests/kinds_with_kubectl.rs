@@ -65,7 +65,8 @@ impl Hub {
 
     /// Makes the namespaces that objects are in.
     fn make_namespaces(&self, objects: &[Value]) {
-        let names: BTreeSet<&str> = objects.iter().filter_map(|object| object["metadata"]["namespace"].as_str()).collect();
+        let names: BTreeSet<&str> =
+            objects.iter().filter_map(|object| object["metadata"]["namespace"].as_str()).collect();
         let namespaces: Vec<Value> = names
             .into_iter()
             .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
@@ -157,7 +158,8 @@ const EXAMPLES: [&str; 6] = [
 
 #[test]
 fn every_example_is_accepted_unchanged_in_any_order_and_judged_as_by_kiln_check() {
-    let Some(kubectl) = oracle::kubectl("every_example_is_accepted_unchanged_in_any_order_and_judged_as_by_kiln_check") else {
+    let Some(kubectl) = oracle::kubectl("every_example_is_accepted_unchanged_in_any_order_and_judged_as_by_kiln_check")
+    else {
         return;
     };
     for example in EXAMPLES {
@@ -184,7 +186,8 @@ const BAD_HOST: &str = r#"{"apiVersion": "metal3.io/v1alpha1", "kind": "BareMeta
   "spec": {"online": true, "bmc": {"address": "redfish-virtual-media://192.0.2.1/redfish/v1/Systems/1", "credentialsName": "x"}}}"#;
 const UNTYPED_HOST: &str = r#"{"apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost", "metadata": {"name": "bad"},
   "spec": {"online": "yes", "bmc": {"address": "redfish://192.0.2.1/redfish/v1/Systems/1"}}}"#;
-const NATIVE_TYPO: &str = r#"{"apiVersion": "kiln.dev/v1alpha1", "kind": "Host", "metadata": {"name": "bad"}, "spec": {"macAdress": "x"}}"#;
+const NATIVE_TYPO: &str =
+    r#"{"apiVersion": "kiln.dev/v1alpha1", "kind": "Host", "metadata": {"name": "bad"}, "spec": {"macAdress": "x"}}"#;
 
 #[test]
 fn what_upstream_refuses_is_refused_and_everything_else_is_a_warning() {
@@ -236,9 +239,20 @@ fn kinds_have_their_short_names_columns_and_explanations() {
     let (done, _, complained) = hub.run(&["apply", "-f", "-"], pool);
     assert!(done, "{complained}");
     let (_, table, _) = hub.run(&["get", "np"], "");
-    let header: Vec<&str> = table.lines().next().unwrap().split("  ").map(str::trim).filter(|s| !s.is_empty()).collect();
-    let expected = ["NAME", "CLUSTER", "DESIRED NODES", "CURRENT NODES", "AUTOSCALING", "AUTOREPAIR", "VERSION",
-        "UPDATINGVERSION", "UPDATINGCONFIG", "MESSAGE"];
+    let header: Vec<&str> =
+        table.lines().next().unwrap().split("  ").map(str::trim).filter(|s| !s.is_empty()).collect();
+    let expected = [
+        "NAME",
+        "CLUSTER",
+        "DESIRED NODES",
+        "CURRENT NODES",
+        "AUTOSCALING",
+        "AUTOREPAIR",
+        "VERSION",
+        "UPDATINGVERSION",
+        "UPDATINGCONFIG",
+        "MESSAGE",
+    ];
     assert_eq!(header, expected);
     let (_, explained, _) = hub.run(&["explain", "host.spec.network", "--api-version=kiln.dev/v1alpha1"], "");
     assert!(explained.contains("nmstate document, honoured at every phase."), "{explained}");

@@ -252,7 +252,8 @@ mod tests {
         let mut neighbours = world(100);
         neighbours.update(&key("Host", "h3"), None);
         neighbours.update(&key("Env", "north"), None);
-        let new = json!({"metadata": {"name": "new", "labels": {"env": "north"}}, "spec": {"mac": "52:54:00:00:00:03"}});
+        let new =
+            json!({"metadata": {"name": "new", "labels": {"env": "north"}}, "spec": {"mac": "52:54:00:00:00:03"}});
         assert_eq!(names(&neighbours, &new.to_string()), Vec::<String>::new());
     }
 
