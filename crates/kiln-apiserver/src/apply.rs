@@ -75,10 +75,11 @@ pub fn plan_apply(
     let claimed = in_part(resource, &fields_of(schema, &known_part(resource, &wanted)), part);
     let own = own_entry(&entries, context, "Apply", resource, part);
     let mut object = merge(schema, &live, &wanted);
-    if let Some(last) = own.map(|index| entries[index].fields.clone()).filter(|last| !last.is_empty()) {
+    // Who claims everything again, as controllers do each time, has abandoned nothing.
+    if let Some(last) = own.map(|index| &entries[index].fields).filter(|last| !last.0.is_subset(&claimed.0)) {
         let others = entries.iter().enumerate().filter(|(index, _)| Some(*index) != own);
         let everybody = others.fold(claimed.clone(), |all, (_, entry)| all.union(&entry.fields));
-        object = without_abandoned(schema, &object, &last, &everybody);
+        object = without_abandoned(schema, &object, last, &everybody);
     }
     let comparison = compare(schema, &live, &object);
     let changed = in_part(resource, &comparison.added.union(&comparison.modified), part);

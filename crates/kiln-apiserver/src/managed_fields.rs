@@ -61,13 +61,12 @@ pub fn record_update(
     if before.is_none() && context.applied {
         return;
     }
-    let stored = before.map(|before| parse_entries(&before["metadata"]["managedFields"])).unwrap_or_default();
-    let mut entries = match parse_entries(&object["metadata"]["managedFields"]) {
-        // A client that leaves them out does not mean to drop them; one that sends an empty entry does. Only the main
-        // resource can be cleaned up in this way.
-        Some(given) if before.is_some() && part == Part::Main => given,
-        _ => stored.unwrap_or_default(),
-    };
+    // A client that leaves them out does not mean to drop them; one that sends an empty entry does. Only the main
+    // resource can be cleaned up in this way.
+    let cleanable = before.is_some() && part == Part::Main;
+    let given = cleanable.then(|| parse_entries(&object["metadata"]["managedFields"])).flatten();
+    let stored = || parse_entries(&before?["metadata"]["managedFields"]);
+    let mut entries = given.or_else(stored).unwrap_or_default();
     if before.is_some() && entries.is_empty() {
         // Nobody keeps track of this object until it is applied.
         write_entries(object, entries);

@@ -31,12 +31,14 @@ const TRIES: usize = 8;
 impl Server {
     /// Creates an object.
     pub async fn create(&self, request: CreateRequest<'_>) -> Result<Outcome, ApiError> {
-        let CreateRequest { resource, namespace, body, dry_run, context } = request;
+        let CreateRequest { resource, namespace, mut body, dry_run, context } = request;
         let generated = body["metadata"]["name"].as_str().unwrap_or_default().is_empty();
         for attempt in 1.. {
             let (uid, suffix) = (uuid::Uuid::new_v4().to_string(), random_suffix());
             let place = NewPlace { namespace, uid: &uid, suffix: &suffix };
-            let mut planned = plan_create(resource, body.clone(), place, &context)?;
+            // Only a made-up name is tried again.
+            let given = if generated { body.clone() } else { std::mem::take(&mut body) };
+            let mut planned = plan_create(resource, given, place, &context)?;
             let name = planned.object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             let requires = self.check_namespace(resource, namespace, &name)?;
             self.admit(resource, None, Part::Main, &mut planned, (&context, dry_run))?;
