@@ -5,10 +5,12 @@
 
 use serde_json::{Map, Value};
 
-use crate::error::{ApiError, Cause};
+use crate::error::{ApiError, Cause, Named};
 use crate::kinds;
 use crate::managed_fields;
-use crate::metadata::{keep_own_fields, prune_metadata, validate_finalizer_change, validate_metadata};
+use crate::metadata::{
+    keep_own_fields, prune_metadata, text_problem, validate_finalizer_change, validate_metadata, warn_about_finalizers,
+};
 use crate::resource::Resource;
 use crate::schema::same;
 
@@ -88,6 +90,7 @@ pub fn plan_create(
         resource.schema.drop_nulls(&mut object);
     }
     let metadata = metadata_of(&mut object)?;
+    check_texts(resource, metadata)?;
     let mut unknown = prune_metadata(metadata);
     keep_own_fields(metadata, None);
     if let (None, Some(prefix)) = (text(metadata, "name"), text(metadata, "generateName")) {
@@ -141,6 +144,7 @@ pub fn plan_unmanaged(
     let old = before["metadata"].as_object();
     let name = before["metadata"]["name"].as_str().unwrap_or_default();
     let metadata = metadata_of(&mut object)?;
+    check_texts(resource, metadata)?;
     let mut unknown = prune_metadata(metadata);
     check_identity(resource, before, metadata)?;
     keep_own_fields(metadata, old);
@@ -184,19 +188,17 @@ pub fn plan_unmanaged(
 
 /// Whether storing `after` would change nothing that matters: who wrote the same value when does not.
 pub fn is_unchanged(before: &Value, after: &Value) -> bool {
-    let entries = |object: &'_ Value| object["metadata"]["managedFields"].as_array().map_or(0, Vec::len);
-    let same_entry = |index: usize| {
-        let at = |object: &'_ Value| object["metadata"]["managedFields"].get(index).is_some();
-        at(before) == at(after)
-            && same_except(
-                &before["metadata"]["managedFields"][index],
-                &after["metadata"]["managedFields"][index],
-                &["time"],
-            )
-    };
+    let (known, now) = (entries_of(before), entries_of(after));
+    // Entries are sorted by time, so that the same ones may stand elsewhere.
+    let is_known = |entry: &Value| known.iter().any(|other| same_except(other, entry, &["time"]));
     same_except(before, after, &["metadata"])
         && same_except(&before["metadata"], &after["metadata"], &["resourceVersion", "managedFields"])
-        && (0..entries(before).max(entries(after))).all(same_entry)
+        && known.len() == now.len()
+        && now.iter().all(is_known)
+}
+
+fn entries_of(object: &Value) -> &[Value] {
+    object["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 /// Whether the finalizers allow an object under deletion to go.
@@ -225,15 +227,23 @@ fn same_except(before: &Value, after: &Value, apart: &[&str]) -> bool {
 
 fn checked_type(resource: &Resource, body: Value) -> Result<Value, ApiError> {
     let Value::Object(mut map) = body else { return Err(ApiError::bad_request("the body must be an object")) };
-    for (key, expected) in [("kind", resource.kind.clone()), ("apiVersion", resource.api_version())] {
+    let named = map.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default().to_owned();
+    for (key, label, expected) in
+        [("apiVersion", "API version", resource.api_version()), ("kind", "kind", resource.kind.clone())]
+    {
         match map.get(key).and_then(Value::as_str) {
             None | Some("") => {
                 map.insert(key.into(), expected.into());
             }
             Some(given) if given == expected => {}
+            Some(given) if key == "kind" && !resource.strategic => {
+                let cause = Cause::invalid("kind", &given.into(), &format!("must be {expected}"));
+                let other = Named { group: &resource.group, resource: given, name: &named };
+                return Err(ApiError::invalid(other, vec![cause]));
+            }
             Some(given) => {
                 return Err(ApiError::bad_request(format!(
-                    "the {key} in the data ({given}) does not match the expected {key} ({expected})"
+                    "the {label} in the data ({given}) does not match the expected {label} ({expected})"
                 )));
             }
         }
@@ -247,6 +257,12 @@ fn metadata_of(object: &mut Value) -> Result<&mut Map<String, Value>, ApiError> 
         Value::Object(metadata) => Ok(metadata),
         _ => Err(ApiError::bad_request("metadata must be an object")),
     }
+}
+
+fn check_texts(resource: &Resource, metadata: &Map<String, Value>) -> Result<(), ApiError> {
+    let Some(why) = text_problem(metadata) else { return Ok(()) };
+    let (kind, version) = (&resource.kind, &resource.version);
+    Err(ApiError::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}")))
 }
 
 fn check_namespace(resource: &Resource, metadata: &mut Map<String, Value>, namespace: &str) -> Result<(), ApiError> {
@@ -321,7 +337,7 @@ fn judge(
     causes.extend(validate_metadata(resource, object["metadata"].as_object().unwrap_or(&empty)));
     causes.extend(resource.schema.validate(object, before));
     causes.extend(resource.scale.as_ref().map(|paths| paths.validate(object)).unwrap_or_default());
-    let mut warnings = Vec::new();
+    let mut warnings = if resource.strategic { Vec::new() } else { warn_about_finalizers(before, object) };
     if causes.iter().any(|cause| HIDES_RULES.contains(&cause.reason)) {
         if resource.schema.has_rules() {
             let why = "some validation rules were not checked because the object was invalid; correct the existing \
@@ -331,7 +347,7 @@ fn judge(
     } else {
         let verdict = resource.schema.check_rules(object, before);
         causes.extend(verdict.causes);
-        warnings = verdict.warnings;
+        warnings.extend(verdict.warnings);
     }
     if causes.is_empty() {
         return Ok(warnings);

@@ -98,6 +98,40 @@ pub fn validate_finalizer_change(before: &Value, after: &Value) -> Option<Cause>
     })
 }
 
+/// What is said about finalizers that are new and could be anybody's.
+pub fn warn_about_finalizers(before: Option<&Value>, after: &Value) -> Vec<String> {
+    const OWN: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
+    let known = before.and_then(|before| before["metadata"]["finalizers"].as_array());
+    let list = after["metadata"]["finalizers"].as_array().into_iter().flatten();
+    let fresh = list.filter(|finalizer| !known.is_some_and(|known| known.contains(finalizer)));
+    let loose = fresh.filter_map(Value::as_str).filter(|text| !text.contains('/') && !OWN.contains(text));
+    loose
+        .map(|text| {
+            let path = if text.contains('.') { " including a path (/)" } else { "" };
+            format!(
+                "metadata.finalizers: {text:?}: prefer a domain-qualified finalizer name{path} to avoid accidental \
+                 conflicts with other finalizer writers"
+            )
+        })
+        .collect()
+}
+
+/// Labels and annotations are text; anything else is not even read.
+pub fn text_problem(metadata: &Map<String, Value>) -> Option<String> {
+    for field in ["labels", "annotations"] {
+        let wrong = metadata.get(field).and_then(Value::as_object).into_iter().flatten().find(|(_, value)| !value.is_string());
+        let kind = match wrong {
+            None | Some((_, Value::Null | Value::String(_))) => continue,
+            Some((_, Value::Bool(_))) => "bool",
+            Some((_, Value::Number(_))) => "number",
+            Some((_, Value::Array(_))) => "array",
+            Some((_, Value::Object(_))) => "object",
+        };
+        return Some(format!("json: cannot unmarshal {kind} into Go struct field ObjectMeta.{field} of type string"));
+    }
+    None
+}
+
 fn validate_labels(labels: Option<&Value>, causes: &mut Vec<Cause>) {
     for (key, value) in texts(labels, "metadata.labels", causes) {
         if let Some(why) = names::label_key_problem(key) {
@@ -148,10 +182,14 @@ fn validate_owners(owners: Option<&Value>, causes: &mut Vec<Cause>) {
         return;
     };
     for owner in list {
-        for field in ["apiVersion", "kind", "name", "uid"] {
+        for (field, why) in [
+            ("apiVersion", "version must not be empty"),
+            ("kind", "must not be empty"),
+            ("name", "must not be empty"),
+            ("uid", "must not be empty"),
+        ] {
             if owner[field].as_str().unwrap_or_default().is_empty() {
-                let at = format!("metadata.ownerReferences.{field}");
-                causes.push(Cause::invalid(at, &owner[field], &format!("{field} must not be empty")));
+                causes.push(Cause::invalid(format!("metadata.ownerReferences.{field}"), &"".into(), why));
             }
         }
     }

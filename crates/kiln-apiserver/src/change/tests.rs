@@ -83,7 +83,7 @@ fn unknown_fields_are_dropped_told_or_refused() {
 fn wrong_objects_are_refused_with_the_reason() {
     for (body, code, message) in [
         (json!([]), 400, "the body must be an object"),
-        (json!({"kind": "Gadget"}), 400, "the kind in the data (Gadget) does not match the expected kind (Widget)"),
+        (json!({"kind": "Gadget"}), 422, "Gadget.example.org \"\" is invalid: kind: Invalid value: \"Gadget\": must be Widget"),
         (json!({"metadata": 1}), 400, "metadata must be an object"),
         (
             json!({"metadata": {"name": "w", "namespace": "other"}}),
@@ -97,9 +97,9 @@ fn wrong_objects_are_refused_with_the_reason() {
         ),
         (
             json!({"metadata": {"name": "w", "labels": {"a": 1}}, "spec": {"size": -1}}),
-            422,
-            "Widget.example.org \"w\" is invalid: [metadata.labels.a: Invalid value: 1: must be a string, spec.size: \
-             Invalid value: -1: spec.size in body should be greater than or equal to 0]",
+            400,
+            "Widget in version \"v1\" cannot be handled as a Widget: json: cannot unmarshal number into Go struct field \
+             ObjectMeta.labels of type string",
         ),
     ] {
         let refused = create(&widget(), body, FieldValidation::Warn).unwrap_err();

@@ -36,14 +36,8 @@ impl Schema {
         if let Some(expected) = self.type_problem(value) {
             let place = place(path);
             let why = format!("{place} in body must be of type {expected}: \"{}\"", type_name(value));
-            let mut cause = Cause::invalid(place, value, &why);
-            cause.reason = "FieldValueTypeInvalid";
-            if let Value::String(text) = value {
-                cause.message = format!("Invalid value: {:?}: {why}", shorten(text));
-            } else {
-                cause.message = format!("Invalid value: \"{}\": {why}", type_name(value));
-            }
-            causes.push(cause);
+            let message = format!("Invalid value: \"{}\": {why}", type_name(value));
+            causes.push(Cause { reason: "FieldValueTypeInvalid", message, field: place });
             return;
         }
         self.validate_choices(value, path, causes);
@@ -113,21 +107,28 @@ impl Schema {
         for schema in all_of {
             schema.validate_at(value, None, path, causes);
         }
-        let fits = |schema: &&Schema| {
+        let mistakes = |schema: &Schema| {
             let mut inner = Vec::new();
             schema.validate_at(value, None, path, &mut inner);
-            inner.is_empty()
+            inner
         };
-        let mut refuse =
-            |why: &str| causes.push(Cause::invalid(place(path), value, &format!("{} {why}", quoted(path))));
-        if !any_of.is_empty() && !any_of.iter().any(|schema| fits(&schema)) {
-            refuse("must validate at least one schema (anyOf)");
+        // The real server names no field here; what the first alternative lacks is told as a hint.
+        let mut refuse = |why: String, hint: Option<&Schema>| {
+            causes.push(Cause::invalid("<nil>", &"".into(), &format!("{} {why}", quoted(path))));
+            causes.extend(hint.map(mistakes).unwrap_or_default());
+        };
+        if !any_of.is_empty() && !any_of.iter().any(|schema| mistakes(schema).is_empty()) {
+            refuse("must validate at least one schema (anyOf)".into(), any_of.first());
         }
-        if !one_of.is_empty() && one_of.iter().filter(fits).count() != 1 {
-            refuse("must validate one and only one schema (oneOf)");
+        let fitting = one_of.iter().filter(|schema| mistakes(schema).is_empty()).count();
+        if !one_of.is_empty() && fitting == 0 {
+            refuse("must validate one and only one schema (oneOf). Found none valid".into(), one_of.first());
+        } else if fitting > 1 {
+            let found = format!("Found {fitting} valid alternatives");
+            refuse(format!("must validate one and only one schema (oneOf). {found}"), None);
         }
-        if not.as_ref().is_some_and(|schema| fits(&&**schema)) {
-            refuse("must not validate the schema (not)");
+        if not.as_ref().is_some_and(|schema| mistakes(schema).is_empty()) {
+            refuse("must not validate the schema (not)".into(), None);
         }
     }
 
@@ -186,62 +187,66 @@ impl Checks {
             }
             _ => {}
         }
-        let mut refuse = |why: String| {
-            causes.push(Cause::invalid(place(path), value, &format!("{} in body {why}", place(path))));
-        };
+        let refusal = |why: String| Cause::invalid(place(path), value, &format!("{} in body {why}", place(path)));
         match value {
             Value::Number(number) => {
                 let number = number.as_f64().unwrap_or(0.0);
                 if let Some(minimum) = self.minimum {
                     if self.exclusive_minimum && number <= minimum {
-                        refuse(format!("should be greater than {minimum}"));
+                        causes.push(refusal(format!("should be greater than {minimum}")));
                     } else if number < minimum {
-                        refuse(format!("should be greater than or equal to {minimum}"));
+                        causes.push(refusal(format!("should be greater than or equal to {minimum}")));
                     }
                 }
                 if let Some(maximum) = self.maximum {
                     if self.exclusive_maximum && number >= maximum {
-                        refuse(format!("should be less than {maximum}"));
+                        causes.push(refusal(format!("should be less than {maximum}")));
                     } else if number > maximum {
-                        refuse(format!("should be less than or equal to {maximum}"));
+                        causes.push(refusal(format!("should be less than or equal to {maximum}")));
                     }
                 }
                 if let Some(step) = self.multiple_of
                     && step > 0.0
                     && (number / step).fract() != 0.0
                 {
-                    refuse(format!("should be a multiple of {step}"));
+                    causes.push(refusal(format!("should be a multiple of {step}")));
                 }
                 if format == Some("int32") && (number < f64::from(i32::MIN) || number > f64::from(i32::MAX)) {
-                    refuse("must be of type int32".into());
+                    let why = format!("Checked value must be of type integer with format int32 in {}", place(path));
+                    causes.push(Cause::invalid("<nil>", &"".into(), &why));
                 }
             }
             Value::String(text) => {
                 let length = text.chars().count() as u64;
                 if self.min_length.is_some_and(|bound| length < bound) {
-                    refuse(format!("should be at least {} chars long", self.min_length.unwrap_or(0)));
+                    causes.push(refusal(format!("should be at least {} chars long", self.min_length.unwrap_or(0))));
                 }
                 if let Some(pattern) = self.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
-                    refuse(format!("should match '{pattern}'"));
+                    causes.push(refusal(format!("should match '{pattern}'")));
                 }
                 if let Some(format) = format.filter(|format| !fits_format(format, text)) {
-                    refuse(format!("must be of type {format}: {:?}", shorten(text)));
+                    causes.push(refusal(format!("must be of type {format}: {:?}", shorten(text))));
+                    if let Some(cause) = causes.last_mut() {
+                        cause.reason = "FieldValueTypeInvalid";
+                    }
                 }
             }
             Value::Array(items) => {
                 let length = items.len() as u64;
                 if let Some(bound) = self.min_items.filter(|bound| length < *bound) {
-                    refuse(format!("should have at least {bound} items"));
+                    let why = format!("{} in body should have at least {bound} items", place(path));
+                    causes.push(Cause::invalid(place(path), &length.into(), &why));
                 }
                 let mut seen = HashSet::new();
                 if self.unique_items && !items.iter().all(|item| seen.insert(item.to_string())) {
-                    refuse("shouldn't contain duplicates".into());
+                    causes.push(refusal("shouldn't contain duplicates".into()));
                 }
             }
             Value::Object(map) => {
                 let length = map.len() as u64;
                 if let Some(bound) = self.min_properties.filter(|bound| length < *bound) {
-                    refuse(format!("should have at least {bound} properties"));
+                    let why = format!("{} in body should have at least {bound} properties", place(path));
+                    causes.push(Cause::invalid(place(path), &length.into(), &why));
                 }
             }
             Value::Null | Value::Bool(_) => {}

@@ -55,7 +55,7 @@ impl Server {
         let given_revision = body["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         if given_revision.is_empty() && request.resource.requires_revision {
             let cause = Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
-            return Err(ApiError::invalid(request.resource.named_kind(request.name), vec![cause]));
+            return Err(ApiError::invalid(request.resource.named(request.name), vec![cause]));
         }
         let once = !given_revision.is_empty();
         self.change(&request, once, |_| Ok(body.clone())).await

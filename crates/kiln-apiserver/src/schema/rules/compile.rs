@@ -102,6 +102,12 @@ fn compile_rule(
             return;
         }
     };
+    let kind = names.schema_of(&compiled).and_then(|(schema, _)| schema.kind);
+    if kind.is_some_and(|kind| kind != Type::Boolean) || matches!(compiled.expr, Expr::List(_) | Expr::Map(_)) {
+        let why = "cel expression must evaluate to a bool";
+        causes.push(Cause::invalid(format!("{at}.rule"), &rule.text.as_str().into(), why));
+        return;
+    }
     let uses_old = names.uses_old;
     let message = match rule.message_text.trim() {
         "" => None,
