@@ -1,6 +1,7 @@
 //! Every resource that is served now. Immutable: a change of a definition makes a new one.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::definition::{builtin_resources, parse_definition};
@@ -11,6 +12,9 @@ use crate::store::Snapshot;
 #[derive(Debug, Default)]
 pub struct Registry {
     resources: Vec<Arc<Resource>>,
+    builtin: Vec<Arc<Resource>>,
+    /// What each definition defined at which revision: rules are compiled once, not with every definition.
+    defined: HashMap<Arc<str>, (u64, Vec<Arc<Resource>>)>,
 }
 
 /// Where definitions are stored.
@@ -19,15 +23,31 @@ pub const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 impl Registry {
     /// The kinds that come with the server and those that were defined.
     pub fn of(snapshot: &Snapshot) -> Registry {
-        let mut resources: Vec<Arc<Resource>> = builtin_resources().into_iter().map(Arc::new).collect();
+        let builtin = builtin_resources().into_iter().map(Arc::new).collect();
+        Registry { builtin, ..Registry::default() }.updated(snapshot)
+    }
+
+    /// The same with the definitions as they are now; what did not change is not parsed again.
+    #[must_use]
+    pub fn updated(&self, snapshot: &Snapshot) -> Registry {
+        let mut resources = self.builtin.clone();
+        let mut defined = HashMap::new();
         for stored in snapshot.list(DEFINITIONS, None, None) {
-            // What is stored was accepted once; one that no longer is stays out and keeps its objects.
-            match parse_definition(&stored.value()) {
-                Ok(defined) => resources.extend(defined.into_iter().map(Arc::new)),
-                Err(_) => tracing::warn!(name = %stored.place.name, "a stored definition is not understood any more"),
-            }
+            let name = Arc::clone(&stored.place.name);
+            let known = self.defined.get(&name).filter(|(revision, _)| *revision == stored.revision);
+            let own = match (known, known.is_none().then(|| parse_definition(&stored.value()))) {
+                (Some((_, own)), _) => own.clone(),
+                (None, Some(Ok(parsed))) => parsed.into_iter().map(Arc::new).collect(),
+                // What is stored was accepted once; one that no longer is stays out and keeps its objects.
+                (None, _) => {
+                    tracing::warn!(%name, "a stored definition is not understood any more");
+                    continue;
+                }
+            };
+            resources.extend(own.iter().cloned());
+            defined.insert(name, (stored.revision, own));
         }
-        Registry { resources }
+        Registry { resources, builtin: self.builtin.clone(), defined }
     }
 
     /// One resource.

@@ -249,7 +249,7 @@ impl Server {
     fn after_write(&self, collection: &str, stored: &Stored) {
         if collection == DEFINITIONS {
             let _one = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
-            self.registry.store(Arc::new(Registry::of(&self.store.snapshot())));
+            self.registry.store(Arc::new(self.registry().updated(&self.store.snapshot())));
         }
         if stored.index.deleting || !stored.index.owners.is_empty() {
             self.janitor.notify_one();
