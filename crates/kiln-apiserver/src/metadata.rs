@@ -119,7 +119,8 @@ pub fn warn_about_finalizers(before: Option<&Value>, after: &Value) -> Vec<Strin
 /// Labels and annotations are text; anything else is not even read.
 pub fn text_problem(metadata: &Map<String, Value>) -> Option<String> {
     for field in ["labels", "annotations"] {
-        let wrong = metadata.get(field).and_then(Value::as_object).into_iter().flatten().find(|(_, value)| !value.is_string());
+        let wrong =
+            metadata.get(field).and_then(Value::as_object).into_iter().flatten().find(|(_, value)| !value.is_string());
         let kind = match wrong {
             None | Some((_, Value::Null | Value::String(_))) => continue,
             Some((_, Value::Bool(_))) => "bool",

@@ -56,17 +56,46 @@ fn definition() -> Value {
 /// What is added to a specification that is right.
 fn wrong_specs() -> Vec<Value> {
     vec![
-        json!({"clusterName": null}), json!({"clusterName": 1}), json!({"replicas": 3, "auto": {"min": 1, "max": 2}}),
-        json!({"replicas": 20}), json!({"replicas": 0}), json!({"replicas": "x"}), json!({"auto": {"min": 3, "max": 2}}),
-        json!({"auto": {"min": 3}}), json!({"platform": "X"}), json!({"platform": "Y"}), json!({"platform": "LONG"}),
-        json!({"boom": 1}), json!({"arch": "z"}), json!({"m": {"a": "b", "c": "ddd"}}), json!({"m": {"a": 1}}),
-        json!({"list": [{"k": "a", "v": "A"}]}), json!({"list": [{"v": "a"}]}), json!({"list": [{"k": "a"}, {"k": "a"}]}),
-        json!({"list": [{"k": "1"}, {"k": "2"}, {"k": "3"}, {"k": "4"}]}), json!({"set": ["a", "a"]}), json!({"set": ["a", ""]}),
-        json!({"one": {}}), json!({"one": {"a": "x", "b": "y"}}), json!({"any": 3}), json!({"not": "bad"}), json!({"either": true}),
-        json!({"either": 1.5}), json!({"number": 3}), json!({"number": "3"}), json!({"small": 3_000_000_000_u64}),
-        json!({"when": "noon"}), json!({"long": "a"}), json!({"many": ["a"]}), json!({"few": {}}),
-        json!({"few": {"a": "b", "c": "d"}}), json!({"unknown": 1}), json!({"replicas": null}), json!({"list": null}),
-        json!({"platform": ["a"]}), json!({"list": {"a": 1}}),
+        json!({"clusterName": null}),
+        json!({"clusterName": 1}),
+        json!({"replicas": 3, "auto": {"min": 1, "max": 2}}),
+        json!({"replicas": 20}),
+        json!({"replicas": 0}),
+        json!({"replicas": "x"}),
+        json!({"auto": {"min": 3, "max": 2}}),
+        json!({"auto": {"min": 3}}),
+        json!({"platform": "X"}),
+        json!({"platform": "Y"}),
+        json!({"platform": "LONG"}),
+        json!({"boom": 1}),
+        json!({"arch": "z"}),
+        json!({"m": {"a": "b", "c": "ddd"}}),
+        json!({"m": {"a": 1}}),
+        json!({"list": [{"k": "a", "v": "A"}]}),
+        json!({"list": [{"v": "a"}]}),
+        json!({"list": [{"k": "a"}, {"k": "a"}]}),
+        json!({"list": [{"k": "1"}, {"k": "2"}, {"k": "3"}, {"k": "4"}]}),
+        json!({"set": ["a", "a"]}),
+        json!({"set": ["a", ""]}),
+        json!({"one": {}}),
+        json!({"one": {"a": "x", "b": "y"}}),
+        json!({"any": 3}),
+        json!({"not": "bad"}),
+        json!({"either": true}),
+        json!({"either": 1.5}),
+        json!({"number": 3}),
+        json!({"number": "3"}),
+        json!({"small": 3_000_000_000_u64}),
+        json!({"when": "noon"}),
+        json!({"long": "a"}),
+        json!({"many": ["a"]}),
+        json!({"few": {}}),
+        json!({"few": {"a": "b", "c": "d"}}),
+        json!({"unknown": 1}),
+        json!({"replicas": null}),
+        json!({"list": null}),
+        json!({"platform": ["a"]}),
+        json!({"list": {"a": 1}}),
     ]
 }
 
@@ -115,8 +144,12 @@ async fn a_real_server_refuses_the_same_with_the_same_words() {
     real.call("POST", THINGS, "application/json", &start).await;
     api.call("POST", THINGS, start).await;
     for change in [
-        json!({"clusterName": "d"}), json!({"arch": null}), json!({"list": [{"k": "b", "v": "q"}, {"k": "a", "v": "y"}]}),
-        json!({"clusterName": null}), json!({"platform": "X", "arch": "q"}), json!({"list": [{"k": "b", "v": "q"}, {"k": "a", "v": "x"}]}),
+        json!({"clusterName": "d"}),
+        json!({"arch": null}),
+        json!({"list": [{"k": "b", "v": "q"}, {"k": "a", "v": "y"}]}),
+        json!({"clusterName": null}),
+        json!({"platform": "X", "arch": "q"}),
+        json!({"list": [{"k": "b", "v": "q"}, {"k": "a", "v": "x"}]}),
     ] {
         let patch = json!({"spec": change});
         let ours = api.call("PATCH", &path, patch.clone()).await;

@@ -83,7 +83,11 @@ fn unknown_fields_are_dropped_told_or_refused() {
 fn wrong_objects_are_refused_with_the_reason() {
     for (body, code, message) in [
         (json!([]), 400, "the body must be an object"),
-        (json!({"kind": "Gadget"}), 422, "Gadget.example.org \"\" is invalid: kind: Invalid value: \"Gadget\": must be Widget"),
+        (
+            json!({"kind": "Gadget"}),
+            422,
+            "Gadget.example.org \"\" is invalid: kind: Invalid value: \"Gadget\": must be Widget",
+        ),
         (json!({"metadata": 1}), 400, "metadata must be an object"),
         (
             json!({"metadata": {"name": "w", "namespace": "other"}}),

@@ -28,7 +28,8 @@ impl Real {
 
     /// Applies a definition and waits until its objects are served.
     pub async fn define(&self, definition: &Value, path: &str) {
-        self.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/json", definition).await;
+        self.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/json", definition)
+            .await;
         for _ in 0..100 {
             if self.call("GET", path, "application/json", &Value::Null).await.0 == 200 {
                 return;
