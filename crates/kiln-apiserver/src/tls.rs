@@ -24,10 +24,12 @@ use crate::identity::Identity;
 use crate::metrics::{Metrics, Turned};
 use crate::rate_limit::{Quota, Seldom, source_key};
 use crate::server::{Server, stopped};
+use activity::Activity;
 use patient::Patient;
 
 pub use authority::{Authority, Credentials, TlsError};
 
+mod activity;
 mod authority;
 mod patient;
 
@@ -169,7 +171,8 @@ impl Serving {
         let tls = stream.get_ref().1;
         let identity = tls.peer_certificates().and_then(|chain| authority::identity_of(chain.first()?));
         let http2 = tls.alpn_protocol() == Some(b"h2");
-        let router = self.router.clone();
+        let (router, activity) = (self.router.clone(), Activity::new());
+        let requests = activity.clone();
         let service = hyper::service::service_fn(move |mut request: Request<hyper::body::Incoming>| {
             // Whatever a client might smuggle in, identity comes from the handshake alone.
             request.extensions_mut().remove::<Identity>();
@@ -177,21 +180,24 @@ impl Serving {
             if let Some(identity) = &identity {
                 request.extensions_mut().insert(identity.clone());
             }
-            router.clone().oneshot(request.map(Body::new))
+            let (open, router) = (requests.begin(), router.clone());
+            async move { router.oneshot(request.map(Body::new)).await.map(|response| open.until_sent(response)) }
         });
         // The handshake says which protocol it is; guessing from the first bytes would wait for them without a limit.
         let ended = if http2 {
-            // While requests are open, pings keep it from being idle; without, nothing does.
-            let io = TokioIo::new(Patient::new(stream, Some(limits.idle), limits.unread));
+            let io = TokioIo::new(Patient::new(stream, limits.unread));
             let mut builder = http2::Builder::new(TokioExecutor::new());
             builder
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(limits.streams)
                 .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
                 .keep_alive_interval(PING);
-            watcher.watch(builder.serve_connection(io, service)).await
+            tokio::select! {
+                ended = watcher.watch(builder.serve_connection(io, service)) => ended,
+                () = activity.idle(limits.idle) => return tracing::debug!(%peer, "connection was idle"),
+            }
         } else {
-            let io = TokioIo::new(Patient::new(stream, None, limits.unread));
+            let io = TokioIo::new(Patient::new(stream, limits.unread));
             let mut builder = http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(limits.headers).max_buf_size(limits.header_bytes);
             watcher.watch(builder.serve_connection(io, service)).await

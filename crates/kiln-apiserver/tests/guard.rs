@@ -368,6 +368,12 @@ async fn broken_bodies_are_answered_with_what_is_wrong() {
         ("{\"metadata\":[]}", 400, ""),
         ("{\"metadata\":{\"name\":7}}", 400, ""),
         ("{\"metadata\":{\"name\":\"a\"},\"data\":[]}", 400, ""),
+        (
+            "{\"metadata\":{\"name\":\"a\",\"labels\":{\"b\":1}}}",
+            400,
+            "json: cannot unmarshal number into field metadata.labels[b] of type string",
+        ),
+        ("{\"metadata\":{\"name\":\"a\",\"annotations\":[]}}", 400, "metadata.annotations of type map[string]string"),
         ("{\"kind\":7,\"metadata\":{\"name\":\"a\"}}", 400, ""),
     ] {
         let response = api.send("admin", "POST", MAPS, body).await;
@@ -401,11 +407,16 @@ impl Served {
     }
 
     async fn connect(&self) -> TlsStream<TcpStream> {
+        self.connect_with(&[]).await
+    }
+
+    async fn connect_with(&self, protocols: &[&[u8]]) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.authority.certificate().as_bytes()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let config = builder.with_root_certificates(roots).with_no_client_auth();
+        let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         let stream = TcpStream::connect(self.address).await.unwrap();
         let name = ServerName::try_from("localhost").unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
@@ -494,6 +505,19 @@ async fn slow_clients_are_given_up_in_every_phase() {
     assert!(read_all(&mut body).await.starts_with("HTTP/1.1 408 "));
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     assert_eq!(served.get(MAPS).await, "HTTP/1.1 200 OK");
+}
+
+#[tokio::test]
+async fn an_idle_http2_connection_is_closed() {
+    let mut limits = brief_limits();
+    limits.connections.idle = Duration::from_millis(300);
+    let served = Served::start("idle", limits).await;
+    let mut stream = served.connect_with(&[b"h2"]).await;
+    // The greeting of HTTP/2 and empty settings; then nothing.
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let begun = Instant::now();
+    read_all(&mut stream).await;
+    assert!((200..10_000).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]

@@ -130,11 +130,44 @@ async fn next_frame(body: &mut Body) -> Option<Result<Bytes, axum::Error>> {
 /// The object in a body.
 pub(super) fn object(received: &Received) -> Result<Value, ApiError> {
     match received.media.as_str() {
-        "" | "application/json" => json(&received.bytes),
+        "" | "application/json" => json(&received.bytes).and_then(|object| check_shape(&object).map(|()| object)),
         protobuf::MEDIA_TYPE => protobuf::decode(&received.bytes)
             .map_err(|why| ApiError::bad_request(format!("the protobuf in the body cannot be read: {why}"))),
         other => Err(ApiError::unsupported_media_type(other, &["application/json", protobuf::MEDIA_TYPE])),
     }
+}
+
+/// Refuses a head of the wrong shape, which no schema looks at.
+fn check_shape(object: &Value) -> Result<(), ApiError> {
+    let wrong = |field: &str, value: &Value, wanted: &str| {
+        let found = match value {
+            Value::Object(_) => "object",
+            Value::Array(_) => "array",
+            Value::String(_) => "string",
+            Value::Number(_) => "number",
+            Value::Bool(_) => "bool",
+            Value::Null => "null",
+        };
+        Err(ApiError::bad_request(format!("json: cannot unmarshal {found} into field {field} of type {wanted}")))
+    };
+    for field in ["apiVersion", "kind"] {
+        match object.get(field) {
+            None | Some(Value::Null | Value::String(_)) => {}
+            Some(other) => return wrong(field, other, "string"),
+        }
+    }
+    for field in ["labels", "annotations"] {
+        match object.get("metadata").and_then(|metadata| metadata.get(field)) {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(map)) => {
+                if let Some((key, other)) = map.iter().find(|(_, value)| !value.is_string() && !value.is_null()) {
+                    return wrong(&format!("metadata.{field}[{key}]"), other, "string");
+                }
+            }
+            Some(other) => return wrong(&format!("metadata.{field}"), other, "map[string]string"),
+        }
+    }
+    Ok(())
 }
 
 /// JSON, nested at most as deep as the parser allows (128).
