@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use kiln_apiserver::admission::Admission;
 use kiln_apiserver::audit::{AuditLimits, AuditLog};
-use kiln_apiserver::identity::{ADMINISTRATORS, Identity};
+use kiln_apiserver::identity::ADMINISTRATORS;
 use kiln_apiserver::secrecy::{Secrecy, Unlock};
 use kiln_apiserver::store::OpenError;
 use kiln_apiserver::tls::{self, Authority, Credentials, TlsError};
@@ -111,7 +111,7 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
     folder::make_private(&config.data_dir)
         .map_err(|source| HubError::DataDir { path: config.data_dir.clone(), source })?;
     let server = Server::open_with(&config.data_dir, settings(config)?).await?;
-    let client = local_client(&server, "system:kiln:definitions");
+    let client = controllers::in_process(router(Arc::clone(&server)), "system:kiln:definitions");
     let installed = definitions::install(&client, config.install_definitions).await?;
     tracing::info!(?installed, "definitions of Kiln's kinds");
     judge_by_rules(&server);
@@ -165,12 +165,6 @@ fn settings(config: &HubConfig) -> Result<Settings, HubError> {
         audit: Some(audit),
         ..Settings::default()
     })
-}
-
-/// A client of the API in this process, without a socket.
-fn local_client(server: &Arc<Server>, user: &str) -> kube::Client {
-    let identity = Identity::member(user, ADMINISTRATORS);
-    kube::Client::new(router(Arc::clone(server)).layer(axum::Extension(identity)), "default")
 }
 
 /// The rules of `kiln check` on everything that is applied.
