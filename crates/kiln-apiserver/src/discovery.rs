@@ -40,9 +40,8 @@ pub fn group(registry: &Registry, name: &str) -> Option<Value> {
 
 /// `/api/v1`, `/apis/{group}/{version}`.
 pub fn resource_list(registry: &Registry, group: &str, version: &str) -> Option<Value> {
-    if !all_groups(registry).iter().any(|(g, v)| g == group && v.iter().any(|v| v == version))
-        && !(group.is_empty() && version == "v1")
-    {
+    let is_core = group.is_empty() && version == "v1";
+    if !is_core && !all_groups(registry).iter().any(|(g, v)| g == group && v.iter().any(|v| v == version)) {
         return None;
     }
     let mut resources = Vec::new();

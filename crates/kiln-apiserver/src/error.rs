@@ -14,8 +14,8 @@ pub struct ApiError {
     pub reason: &'static str,
     /// For people.
     pub message: String,
-    /// Which object.
-    pub details: Details,
+    /// Which object. Boxed: most results are not refusals, and all of them would be as large.
+    pub details: Box<Details>,
 }
 
 /// Which object a refusal is about.
@@ -58,7 +58,7 @@ pub struct Named<'a> {
 impl ApiError {
     /// A refusal without an object.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> ApiError {
-        ApiError { code, reason, message: message.into(), details: Details::default() }
+        ApiError { code, reason, message: message.into(), details: Box::default() }
     }
 
     /// 400: the request makes no sense.
@@ -166,7 +166,7 @@ impl ApiError {
     /// The `Status` object.
     pub fn status(&self) -> Value {
         let mut details = Map::new();
-        let Details { group, kind, name, causes, retry_after_seconds } = &self.details;
+        let Details { group, kind, name, causes, retry_after_seconds } = &*self.details;
         for (key, text) in [("name", name), ("group", group), ("kind", kind)] {
             if !text.is_empty() {
                 details.insert(key.into(), text.as_str().into());

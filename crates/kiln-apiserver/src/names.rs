@@ -28,7 +28,7 @@ pub fn label_problem(name: &str) -> Option<&'static str> {
 /// What is wrong with a label or annotation key or a finalizer, if anything.
 pub fn label_key_problem(key: &str) -> Option<&'static str> {
     let name = match key.split_once('/') {
-        Some((prefix, _)) if prefix.is_empty() => return Some("prefix part must be non-empty"),
+        Some(("", _)) => return Some("prefix part must be non-empty"),
         Some((prefix, name)) => {
             if let Some(why) = subdomain_problem(prefix) {
                 return Some(why);

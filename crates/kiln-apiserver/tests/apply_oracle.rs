@@ -5,6 +5,15 @@
 //! administrator's client certificate; an apiextensions-apiserver is enough. `KILN_FUZZ_SEED` and `KILN_FUZZ_STORIES`
 //! choose other stories.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::field_reassign_with_default,
+    reason = "a test fails loudly and says what it skips"
+)]
+
 #[path = "support/api.rs"]
 mod api;
 #[path = "support/real.rs"]

@@ -1,6 +1,15 @@
 //! Everything around the verbs: rights, tokens, the audit log, limits, health and figures; and clients that are slow,
 //! greedy or broken, over real sockets.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::field_reassign_with_default,
+    reason = "a test fails loudly and says what it skips"
+)]
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;

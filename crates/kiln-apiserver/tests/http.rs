@@ -1,5 +1,14 @@
 //! The API over its router: what clients send and what they get, without a socket.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::field_reassign_with_default,
+    reason = "a test fails loudly and says what it skips"
+)]
+
 #[path = "support/api.rs"]
 mod api;
 

@@ -5,6 +5,15 @@
 //! kernel's cache behind, so this shows what a crash of the program does; what a loss of power does is SQLite's
 //! `synchronous=FULL` and the disk's promise.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::field_reassign_with_default,
+    reason = "a test fails loudly and says what it skips"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;

@@ -1,5 +1,14 @@
 //! Wrong objects, one after the other, to the embedded server and to a real one: both refuse the same with the same words.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::field_reassign_with_default,
+    reason = "a test fails loudly and says what it skips"
+)]
+
 #[path = "support/api.rs"]
 mod api;
 #[path = "support/real.rs"]

@@ -1,5 +1,14 @@
 //! The listener: who is recognised by the handshake, and how it ends.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::field_reassign_with_default,
+    reason = "a test fails loudly and says what it skips"
+)]
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -200,7 +200,7 @@ fn apply_error(error: ApplyError, resource: &Resource, name: &str) -> ApiError {
         ApplyError::Conflicts(conflicts) => {
             let message = conflict_message(&conflicts);
             let mut error = ApiError::new(409, "Conflict", message).about(resource.named(name));
-            error.details = crate::error::Details {
+            *error.details = crate::error::Details {
                 causes: conflicts
                     .into_iter()
                     .map(|conflict| Cause {
