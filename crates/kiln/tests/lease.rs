@@ -116,3 +116,42 @@ async fn a_leader_that_cannot_renew_stops_before_another_may_begin() {
     assert!(cut.elapsed() < TERMS.duration, "it led for {:?} after it was cut off", cut.elapsed());
     leader.abort();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_replicas_one_leads_and_the_other_takes_over_when_it_is_killed() {
+    use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+    let folder = TempDir::new("lease-replicas");
+    let hub = Hub::start(folder.path());
+    let replica = || {
+        std::process::Command::new(env!("CARGO_BIN_EXE_kiln"))
+            .args(["serve", "--kubernetes", "--kubeconfig"])
+            .arg(folder.path().join("kubeconfig"))
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    let mut replicas = [replica(), replica()];
+    let kind = GroupVersionKind::gvk("coordination.k8s.io", "v1", "Lease");
+    let leases: Api<DynamicObject> =
+        Api::namespaced_with(hub.client().await, "default", &ApiResource::from_gvk_with_plural(&kind, "leases"));
+    let mut holder = None;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    for _ in 0..2 {
+        // First any leader, then another than the one that was killed.
+        let leader = loop {
+            assert!(Instant::now() < deadline, "nobody leads; the last was {holder:?}");
+            let lease = leases.get_opt("kiln-controllers").await.unwrap();
+            let now = lease.and_then(|lease| lease.data["spec"]["holderIdentity"].as_str().map(str::to_owned));
+            if now.is_some() && now != holder {
+                break now;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        };
+        let process = leader.as_ref().unwrap().rsplit('-').next().unwrap().to_owned();
+        let killed = replicas.iter_mut().find(|replica| replica.id().to_string() == process);
+        let killed = killed.unwrap_or_else(|| panic!("{leader:?} is none of ours"));
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        holder = leader;
+    }
+}

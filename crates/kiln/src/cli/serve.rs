@@ -15,6 +15,7 @@ use crate::hub::{self, HubError};
 use config::{Layer, Settled};
 
 pub mod config;
+mod kubernetes;
 
 /// What `kiln serve` takes. Every setting can also be a variable or in the file: the flag counts, then the variable.
 #[derive(Debug, Args)]
@@ -57,6 +58,12 @@ pub struct ServeArgs {
     /// What is logged: error, warn, info, debug or trace [KILN_LOG, log; info]
     #[arg(long, value_name = "LEVEL")]
     log: Option<String>,
+    /// Run only the controllers, over a real API server with Kiln's definitions; of several replicas one leads
+    #[arg(long, conflicts_with_all = ["data_dir", "listen", "tls_name", "config"])]
+    kubernetes: bool,
+    /// With --kubernetes: where that server is [default: the pod's service account, then KUBECONFIG]
+    #[arg(long, value_name = "FILE", requires = "kubernetes")]
+    kubeconfig: Option<PathBuf>,
     /// What is done about definitions (CRDs) of Kiln's kinds at start; without it, Kiln's own are kept up to date
     #[arg(long, value_enum, value_name = "WHICH")]
     install_crds: Option<Policy>,
@@ -64,6 +71,9 @@ pub struct ServeArgs {
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(args: &ServeArgs) -> Result<Outcome, Failure> {
+    if args.kubernetes {
+        return kubernetes::run(args.kubeconfig.as_deref(), args.log.as_deref());
+    }
     let Some(Settled { hub: mut config, log }) = settle(args)? else { return Ok(Outcome::Refused) };
     config.install_definitions = args.install_crds.unwrap_or(config.install_definitions);
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).with_max_level(log).init();

@@ -141,14 +141,15 @@ pub async fn run_embedded(server: Arc<Server>) {
     run(client, Pace::default(), server.stopping()).await;
 }
 
+/// The Lease by which replicas elect their leader, in the namespace the client works in.
+pub const LEASE: &str = "kiln-controllers";
+
 /// Runs the controllers over a real API server for as long as this replica leads.
 pub async fn run_elected(client: Client, identity: &str, stop: watch::Receiver<bool>) {
-    let contender = Contender::new(client.clone(), LEASE_NAMESPACE, "kiln-controllers", identity, Terms::default());
+    let namespace = client.default_namespace().to_owned();
+    let contender = Contender::new(client.clone(), &namespace, LEASE, identity, Terms::default());
     contender.run(stop.clone(), || run(client.clone(), Pace::default(), stop.clone())).await;
 }
-
-/// Where replicas elect their leader.
-pub const LEASE_NAMESPACE: &str = "kiln-system";
 
 /// Runs the controllers until they are told to stop.
 pub async fn run(client: Client, pace: Pace, stop: watch::Receiver<bool>) {

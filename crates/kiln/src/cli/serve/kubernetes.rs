@@ -1,0 +1,66 @@
+//! `kiln serve --kubernetes`: the same controllers over a real API server, one leader among the replicas.
+
+use std::path::Path;
+use std::pin::pin;
+
+use anyhow::{Context, anyhow};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::cli::Outcome;
+use crate::cli::output::{Failure, complain};
+use crate::hub::controllers;
+
+/// Runs until SIGTERM or SIGINT; then the Lease is let go, so that the next replica need not wait.
+pub fn run(kubeconfig: Option<&Path>, log: Option<&str>) -> Result<Outcome, Failure> {
+    let level = log.unwrap_or("info").parse::<tracing::Level>();
+    let level = level.map_err(|_| Failure::refused(anyhow!("--log takes error, warn, info, debug or trace")))?;
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).with_max_level(level).init();
+    tokio::runtime::Runtime::new()?.block_on(serve(kubeconfig))?;
+    complain("kiln stopped\n");
+    Ok(Outcome::Done)
+}
+
+async fn serve(kubeconfig: Option<&Path>) -> Result<(), Failure> {
+    let client = client(kubeconfig).await.map_err(Failure::Refused)?;
+    let identity = identity();
+    let mut terminated = signal(SignalKind::terminate())?;
+    let (stop, stopping) = watch::channel(false);
+    complain(&format!(
+        "kiln {} serves as {identity}; the leader holds lease {}/{}\n",
+        env!("CARGO_PKG_VERSION"),
+        client.default_namespace(),
+        controllers::LEASE
+    ));
+    let mut elected = pin!(controllers::run_elected(client, &identity, stopping));
+    tokio::select! {
+        () = &mut elected => return Err(Failure::Failed(anyhow!("the controllers ended by themselves; the log says why"))),
+        _ = terminated.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    stop.send_replace(true);
+    elected.await;
+    Ok(())
+}
+
+/// The named file; else what a pod has, or KUBECONFIG.
+async fn client(kubeconfig: Option<&Path>) -> Result<Client, anyhow::Error> {
+    let config = match kubeconfig {
+        Some(path) => {
+            let kubeconfig = Kubeconfig::read_from(path).with_context(|| format!("cannot use `{}`", path.display()))?;
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+                .await
+                .context("the kubeconfig does not lead to a server")?
+        }
+        None => Config::infer().await.context("neither a pod's service account nor a kubeconfig was found")?,
+    };
+    Client::try_from(config).context("cannot connect")
+}
+
+/// A pod's name is its host's name; on one machine the process tells replicas apart.
+fn identity() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}-{}", host.trim(), std::process::id())
+}
