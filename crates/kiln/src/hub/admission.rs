@@ -163,7 +163,7 @@ fn is_refused(own: &ObjectKey, finding: &Diagnostic, judged: &JudgedWorld) -> bo
     let field = finding.field.as_deref().unwrap_or_default();
     match (own.kind.as_str(), finding.code) {
         (_, Code(0011) | Code(0012)) => true,
-        (_, Code(0060 | 0061 | 0062 | 0063 | 0064 | 0065)) if own.group == kiln_api::NATIVE_GROUP => true,
+        (_, Code(0060..=0065)) if own.group == kiln_api::NATIVE_GROUP => true,
         ("BareMetalHost", Code(0321 | 0326)) => true,
         ("BareMetalHost", Code(0327)) => field.ends_with("deviceName"),
         ("NodeNetworkConfigurationPolicy", Code(0602 | 0603)) => true,

@@ -118,8 +118,8 @@ impl Neighbours {
         let mut begin = 0;
         for _ in 0..2 {
             let end = found.order.len();
-            for number in found.order[begin..end].to_vec() {
-                if let Some((key, words)) = self.objects.get(&number) {
+            for at in begin..end {
+                if let Some((key, words)) = self.objects.get(&found.order[at]) {
                     for word in words.iter().chain([&hash(&key.name)]) {
                         found.extend(self.names.get(word).into_iter().flatten().take(COMMON));
                     }
