@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kiln::hub::controllers::LEASE_NAMESPACE;
 use kiln::hub::controllers::kinds::{HOST, IMAGE, POOL, Use, WATCHED};
 use kiln_core::document::yaml::parse_yaml;
 use kiln_core::source::SourceMap;
@@ -118,7 +117,9 @@ fn the_rights_are_exactly_what_the_controllers_watch_and_write() {
     }
     assert_eq!(granted, needed);
     let role = manifests.iter().find(|object| object["kind"] == "Role").unwrap();
-    assert_eq!(role["metadata"]["namespace"], LEASE_NAMESPACE);
+    // The lease lies where the replicas run.
+    let deployment = manifests.iter().find(|object| object["kind"] == "Deployment").unwrap();
+    assert_eq!(role["metadata"]["namespace"], deployment["metadata"]["namespace"]);
 }
 
 #[test]

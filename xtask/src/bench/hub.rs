@@ -371,7 +371,7 @@ fn machine(number: usize) -> Value {
         |card: usize| format!("52:54:{:02x}:{:02x}:{:02x}:{card:02x}", number >> 16, number >> 8 & 255, number & 255);
     let card =
         |card: usize| json!({"name": format!("eno{card}"), "macAddress": mac(card), "mtu": 9000, "speed": 25000});
-    let picked = if number % PICKED == 0 { "yes" } else { "no" };
+    let picked = if number.is_multiple_of(PICKED) { "yes" } else { "no" };
     json!({
         "apiVersion": "bench.example.org/v1",
         "kind": "Machine",
