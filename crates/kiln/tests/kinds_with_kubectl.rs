@@ -201,7 +201,7 @@ fn what_upstream_refuses_is_refused_and_everything_else_is_a_warning() {
     assert!(complained.contains("; fix: "), "{complained}");
     let (done, _, complained) = hub.run(&["apply", "-f", "-"], UNTYPED_HOST);
     assert!(!done);
-    for expected in ["spec.online: Invalid value: \"yes\"", "spec.bmc.credentialsName: Required value"] {
+    for expected in ["spec.online: Invalid value: ", "spec.bmc.credentialsName: Required value"] {
         assert!(complained.contains(expected), "{complained}");
     }
     let (done, _, complained) = hub.run(&["apply", "-f", "-"], NATIVE_TYPO);
