@@ -131,10 +131,6 @@ fn the_program_knows_every_flag_it_is_started_with() {
     let help = String::from_utf8(help.stdout).unwrap();
     for argument in texts(&container["args"]).into_iter().filter(|argument| argument.starts_with("--")) {
         let flag = argument.split('=').next().unwrap();
-        // Comes with the controllers.
-        if flag == "--kubernetes" {
-            continue;
-        }
         assert!(help.contains(flag), "kiln serve has no {flag}\n{help}");
     }
     assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
