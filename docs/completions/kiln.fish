@@ -35,6 +35,11 @@ complete -c kiln -n "__fish_kiln_needs_command" -f -a "ignition" -d 'Validate, m
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "image" -d 'Put a machine\'s network, Ignition config and kernel arguments into CoreOS images'
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "serve" -d 'Run the hub: a Kubernetes-compatible API with its state in one folder'
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "crds" -d 'Print the CustomResourceDefinitions of Kiln\'s kinds, for a real cluster'
+complete -c kiln -n "__fish_kiln_needs_command" -f -a "backup" -d 'Write everything a hub keeps into one file, also while it runs'
+complete -c kiln -n "__fish_kiln_needs_command" -f -a "restore" -d 'Put a backup into the data folder of a hub that does not run'
+complete -c kiln -n "__fish_kiln_needs_command" -f -a "status" -d 'Show every host of a hub and where it stands, or one host with all that is known'
+complete -c kiln -n "__fish_kiln_needs_command" -f -a "why" -d 'Explain why a host is not ready: missing stage, likeliest cause, next step'
+complete -c kiln -n "__fish_kiln_needs_command" -f -a "watch" -d 'Show changes of hosts as they happen, until Ctrl-C'
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "completions" -d 'Print shell completions'
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kiln -n "__fish_kiln_using_subcommand check" -l format -d 'How findings are printed' -r -f -a "human\t'Like rustc'
@@ -236,11 +241,22 @@ complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcomm
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "list" -d 'List the bases and images of a store'
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "forget" -d 'Remove a host\'s images, or a base, from a store'
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c kiln -n "__fish_kiln_using_subcommand serve" -l data-dir -d 'Folder for state, keys and the administrator\'s kubeconfig; made with mode 0700 if it does not exist' -r -F
-complete -c kiln -n "__fish_kiln_using_subcommand serve" -l listen -d 'Address and port of the API (HTTPS); port 0 takes a free one' -r
-complete -c kiln -n "__fish_kiln_using_subcommand serve" -l tls-name -d 'Name or address clients use, besides the one listened on; may be repeated' -r
+complete -c kiln -n "__fish_kiln_using_subcommand serve" -l data-dir -d 'Folder for state, keys and the administrator\'s kubeconfig; made with mode 0700 if it does not exist [KILN_DATA_DIR, dataDir]' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand serve" -l listen -d 'Address and port of the API (HTTPS); port 0 takes a free one [KILN_LISTEN, listen; 127.0.0.1:6443]' -r
+complete -c kiln -n "__fish_kiln_using_subcommand serve" -l tls-name -d 'Name or address clients use, besides the one listened on; may be repeated [KILN_TLS_NAMES, tlsNames]' -r
+complete -c kiln -n "__fish_kiln_using_subcommand serve" -l config -d 'YAML file with settings [KILN_CONFIG]' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand serve" -l encryption-key-file -d 'Key that seals Secrets on the disk: 32 bytes in base64, mode 0600; made if nothing is sealed yet [KILN_ENCRYPTION_KEY_FILE, encryptionKeyFile; DIR/encryption.key]' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand serve" -l encryption-passphrase-file -d 'Passphrase instead of a key, at least 12 bytes [KILN_ENCRYPTION_PASSPHRASE_FILE, encryptionPassphraseFile]' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand serve" -l previous-key-file -d 'The key until now: Secrets are sealed anew with the new one [KILN_PREVIOUS_KEY_FILE, previousKeyFile]' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand serve" -l previous-passphrase-file -d 'The passphrase until now [KILN_PREVIOUS_PASSPHRASE_FILE, previousPassphraseFile]' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand serve" -l audit-megabytes -d 'MiB of DIR/audit.log, after which a new file is begun [KILN_AUDIT_MEGABYTES, auditMegabytes; 64]' -r
+complete -c kiln -n "__fish_kiln_using_subcommand serve" -l audit-keep -d 'Old files of the audit log that are kept [KILN_AUDIT_KEEP, auditKeep; 5]' -r
+complete -c kiln -n "__fish_kiln_using_subcommand serve" -l shutdown-seconds -d 'How long requests may take after the hub was asked to stop [KILN_SHUTDOWN_SECONDS, shutdownSeconds; 5]' -r
+complete -c kiln -n "__fish_kiln_using_subcommand serve" -l log -d 'What is logged: error, warn, info, debug or trace [KILN_LOG, log; info]' -r
+complete -c kiln -n "__fish_kiln_using_subcommand serve" -l kubeconfig -d 'With --kubernetes: where that server is [default: the pod\'s service account, then KUBECONFIG]' -r -F
 complete -c kiln -n "__fish_kiln_using_subcommand serve" -l install-crds -d 'What is done about definitions (CRDs) of Kiln\'s kinds at start; without it, Kiln\'s own are kept up to date' -r -f -a "never\t'Nothing: somebody else installs them'
 missing\t'Those that are not there are created'"
+complete -c kiln -n "__fish_kiln_using_subcommand serve" -l kubernetes -d 'Run only the controllers, over a real API server with Kiln\'s definitions; of several replicas one leads'
 complete -c kiln -n "__fish_kiln_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kiln -n "__fish_kiln_using_subcommand serve" -s V -l version -d 'Print version'
 complete -c kiln -n "__fish_kiln_using_subcommand crds" -s o -l output -d 'How they are printed' -r -f -a "yaml\t'One document each'
@@ -249,19 +265,57 @@ complete -c kiln -n "__fish_kiln_using_subcommand crds" -l native -d 'Only Kiln\
 complete -c kiln -n "__fish_kiln_using_subcommand crds" -l all -d 'Kiln\'s own kinds and those of the dialects, for a cluster that has none of them'
 complete -c kiln -n "__fish_kiln_using_subcommand crds" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kiln -n "__fish_kiln_using_subcommand crds" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand backup" -l data-dir -d 'The hub\'s data folder [KILN_DATA_DIR]' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand backup" -l with-authority -d 'Put the authority and its key into the file, too: whoever has it can make credentials for anybody'
+complete -c kiln -n "__fish_kiln_using_subcommand backup" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand backup" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand restore" -l data-dir -d 'The hub\'s data folder; made with mode 0700 if it does not exist [KILN_DATA_DIR]' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand restore" -l authority -d 'Which authority the hub has afterwards' -r -f -a "keep\t'That of the folder, otherwise that of the backup, otherwise a new one'
+backup\t'That of the backup'
+new\t'A new one: every certificate issued before is worthless'"
+complete -c kiln -n "__fish_kiln_using_subcommand restore" -l replace -d 'Replace the state that is in the folder'
+complete -c kiln -n "__fish_kiln_using_subcommand restore" -l forget-tokens -d 'Forget all tokens: those that were revoked after the backup would be valid again'
+complete -c kiln -n "__fish_kiln_using_subcommand restore" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand restore" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand status" -l kubeconfig -d 'Credentials and address of the hub [default: KUBECONFIG, then ~/.kube/config]' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand status" -l data-dir -d 'Use the kubeconfig that `kiln serve` wrote into this folder' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand status" -s o -l output -d 'How it is printed' -r -f -a "human\t'For reading'
+json\t'One JSON document'
+yaml\t'One YAML document'"
+complete -c kiln -n "__fish_kiln_using_subcommand status" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand status" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand why" -l kubeconfig -d 'Credentials and address of the hub [default: KUBECONFIG, then ~/.kube/config]' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand why" -l data-dir -d 'Use the kubeconfig that `kiln serve` wrote into this folder' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand why" -s o -l output -d 'How it is printed' -r -f -a "human\t'For reading'
+json\t'One JSON document'
+yaml\t'One YAML document'"
+complete -c kiln -n "__fish_kiln_using_subcommand why" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand why" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand watch" -l kubeconfig -d 'Credentials and address of the hub [default: KUBECONFIG, then ~/.kube/config]' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand watch" -l data-dir -d 'Use the kubeconfig that `kiln serve` wrote into this folder' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand watch" -s o -l output -d 'How it is printed; json gives one line per change' -r -f -a "human\t'For reading'
+json\t'One JSON document'
+yaml\t'One YAML document'"
+complete -c kiln -n "__fish_kiln_using_subcommand watch" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand watch" -s V -l version -d 'Print version'
 complete -c kiln -n "__fish_kiln_using_subcommand completions" -s h -l help -d 'Print help'
 complete -c kiln -n "__fish_kiln_using_subcommand completions" -s V -l version -d 'Print version'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds completions help" -f -a "check" -d 'Find every problem in folders of manifests, before anything boots'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds completions help" -f -a "plan" -d 'Show each host\'s network at every phase and the steps Kiln would take'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds completions help" -f -a "explain" -d 'Tell the long story of one diagnostic'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds completions help" -f -a "net" -d 'Turn nmstate YAML into NetworkManager keyfiles and back, merge and compare'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds completions help" -f -a "boot" -d 'Predict the first boot of a stock CoreOS machine'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds completions help" -f -a "ignition" -d 'Validate, merge, convert and render Ignition configs'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds completions help" -f -a "image" -d 'Put a machine\'s network, Ignition config and kernel arguments into CoreOS images'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds completions help" -f -a "serve" -d 'Run the hub: a Kubernetes-compatible API with its state in one folder'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds completions help" -f -a "crds" -d 'Print the CustomResourceDefinitions of Kiln\'s kinds, for a real cluster'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds completions help" -f -a "completions" -d 'Print shell completions'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "check" -d 'Find every problem in folders of manifests, before anything boots'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "plan" -d 'Show each host\'s network at every phase and the steps Kiln would take'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "explain" -d 'Tell the long story of one diagnostic'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "net" -d 'Turn nmstate YAML into NetworkManager keyfiles and back, merge and compare'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "boot" -d 'Predict the first boot of a stock CoreOS machine'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "ignition" -d 'Validate, merge, convert and render Ignition configs'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "image" -d 'Put a machine\'s network, Ignition config and kernel arguments into CoreOS images'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "serve" -d 'Run the hub: a Kubernetes-compatible API with its state in one folder'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "crds" -d 'Print the CustomResourceDefinitions of Kiln\'s kinds, for a real cluster'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "backup" -d 'Write everything a hub keeps into one file, also while it runs'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "restore" -d 'Put a backup into the data folder of a hub that does not run'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "status" -d 'Show every host of a hub and where it stands, or one host with all that is known'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "why" -d 'Explain why a host is not ready: missing stage, likeliest cause, next step'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "watch" -d 'Show changes of hosts as they happen, until Ctrl-C'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "completions" -d 'Print shell completions'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from net" -f -a "render" -d 'Render nmstate YAML, NMStateConfigs or policies to keyfiles'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from net" -f -a "merge" -d 'Merge two folders of keyfiles by meaning; the overlay wins where both speak'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from net" -f -a "diff" -d 'Compare two folders of keyfiles by meaning'
