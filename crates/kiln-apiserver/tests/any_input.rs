@@ -1,5 +1,7 @@
 //! Any story of writes, any definition, any object: refused or stored, never a panic, and what is stored stays itself.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails loudly")]
+
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -1,5 +1,7 @@
 //! The manifests for a real cluster: they are YAML, they name only kinds that exist, and they grant no more than they say.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails loudly")]
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,7 @@
 //! The hub as a service: settings, crowds of connections, keys, backups, and how it ends; with the real program.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::zombie_processes, reason = "a test fails loudly")]
+
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;

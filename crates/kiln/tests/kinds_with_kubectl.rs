@@ -1,6 +1,8 @@
 //! What people have in folders, applied with a real kubectl to `kiln serve`: accepted unchanged, in any order, and told
 //! what `kiln check` tells about the folder.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails loudly")]
+
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -3,6 +3,8 @@
 //! `fixtures/hub/kubectl.txt` has the commands and what they print. `KILN_KUBECTL` names another kubectl to try;
 //! `UPDATE_FIXTURES=1` writes the fixture anew.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails loudly")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

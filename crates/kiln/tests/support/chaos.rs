@@ -136,7 +136,7 @@ impl Chaos {
         }
         if die < 18 {
             Harm::count(&self.harm.refused);
-            return refusal(if die % 2 == 0 { 429 } else { 500 });
+            return refusal(if die.is_multiple_of(2) { 429 } else { 500 });
         }
         let (parts, body) = next.run(request).await.into_parts();
         let (chaos, mut left) = (self.clone(), self.roll(30));
