@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::change::{Part, WriteContext};
+use crate::error::Cause;
 use crate::field_set::{FieldSet, render_path};
 use crate::field_walk::{compare, fields_of, merge, take_out, with_named_parents};
 use crate::managed_fields::{
@@ -76,7 +77,9 @@ pub fn plan_apply(
     let own = own_entry(&entries, context, "Apply", resource, part);
     let mut object = merge(schema, &live, &wanted);
     // Who claims everything again, as controllers do each time, has abandoned nothing.
-    if let Some(last) = own.map(|index| &entries[index].fields).filter(|last| !last.0.is_subset(&claimed.0)) {
+    // And who wants a value of a wrong type is refused for it later, instead of losing what stands there.
+    let abandoned = own.map(|index| &entries[index].fields).filter(|last| !last.0.is_subset(&claimed.0));
+    if let Some(last) = abandoned.filter(|_| has_right_types(schema, &wanted)) {
         let others = entries.iter().enumerate().filter(|(index, _)| Some(*index) != own);
         let everybody = others.fold(claimed.clone(), |all, (_, entry)| all.union(&entry.fields));
         object = without_abandoned(schema, &object, last, &everybody);
@@ -108,6 +111,12 @@ pub fn plan_apply(
     }
     write_entries(&mut object, entries);
     Ok(object)
+}
+
+fn has_right_types(schema: &Schema, wanted: &Value) -> bool {
+    // Null is not a value of any type: it is dropped.
+    let is_wrong = |cause: &Cause| cause.reason == "FieldValueTypeInvalid" && !cause.message.contains("\"null\"");
+    !schema.validate(wanted, None).iter().any(is_wrong)
 }
 
 /// Where `kubectl apply` keeps what it applied last.

@@ -443,6 +443,11 @@ fn a_sha256_that_composing_left_out_is_taken_in_the_background() {
     assert_eq!(served.store.image(&host("n1"), &base()).unwrap().unwrap().sha256, None);
     assert_eq!(served.get(IMAGE, "").header("Repr-Digest"), None);
     assert!(served.store.forget_host(&host("n1"), Some(&base())).unwrap());
-    let left: Vec<_> = std::fs::read_dir(served.folder.path().join("store/hosts")).unwrap().collect();
-    assert_eq!(left.len(), 1, "{left:?}");
+    // The server may be taking the sum of what was just forgotten; then it leaves nothing behind either.
+    let left = || std::fs::read_dir(served.folder.path().join("store/hosts")).unwrap().count();
+    let tidied = (0..200).any(|_| {
+        thread::sleep(Duration::from_millis(25));
+        left() == 1
+    });
+    assert!(tidied, "{} hosts are left", left());
 }

@@ -262,8 +262,8 @@ mod tests {
             ("'{string}'", r#"{"type":"object","additionalProperties":{"type":"string"}}"#),
             ("{a!: string}", r#"{"type":"object","required":["a"],"properties":{"a":{"type":"string"}}}"#),
             (
-                "{'l[2]': {_: Some., _key: n, n!: int32}}",
-                r#"{"type":"object","properties":{"l":{"type":"array","description":"Some.","maxItems":2,"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["n"],"items":{"type":"object","required":["n"],"properties":{"n":{"type":"integer","format":"int32"}}}}}}"#,
+                "{'l[2]': {_: Some., _key: id, id!: int32}}",
+                r#"{"type":"object","properties":{"l":{"type":"array","description":"Some.","maxItems":2,"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["id"],"items":{"type":"object","required":["id"],"properties":{"id":{"type":"integer","format":"int32"}}}}}}"#,
             ),
             (
                 "{_type: string, _rules: [[self == oldSelf, stays]]}",

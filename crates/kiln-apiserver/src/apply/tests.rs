@@ -122,3 +122,12 @@ fn status_is_applied_apart() {
     assert_eq!(owns(&object, "c"), [".status.ready"]);
     assert_eq!(object["metadata"]["generation"], live["metadata"]["generation"]);
 }
+
+#[test]
+fn a_value_of_a_wrong_type_is_refused_and_takes_nothing_away() {
+    let live = apply(&start(), "a", json!({}), false).unwrap();
+    let wanted = json!({"apiVersion": "example.org/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": false});
+    let object = plan_apply(&widget(), &live, &wanted, Part::Main, false, &context("a")).unwrap();
+    let refused = plan_unmanaged(&widget(), &live, object, Part::Main, &context("a")).unwrap_err();
+    assert!(refused.message.ends_with("spec in body must be of type object: \"boolean\""), "{}", refused.message);
+}

@@ -3,6 +3,7 @@
 //! It lies in a file of its own, so that whoever took the sum cannot put an old image over a new one; the entity tag in it
 //! says of which image it is.
 
+use std::fs;
 use std::path::PathBuf;
 
 use super::record::parse_sha256;
@@ -20,7 +21,14 @@ impl Store {
         sha256: &[u8; 32],
     ) -> Result<(), ImageError> {
         let line = format!("{etag} {}\n", hex(sha256));
-        write::replace_file(&self.sum_path(host, base), &[line.as_bytes()])
+        let path = self.sum_path(host, base);
+        write::replace_file(&path, &[line.as_bytes()])?;
+        if self.image(host, base)?.is_none() {
+            // The image was forgotten meanwhile, and whoever forgot it may not have seen this file.
+            let _ = fs::remove_file(&path);
+            let _ = fs::remove_dir(self.host_folder(host));
+        }
+        Ok(())
     }
 
     /// What was remembered of the image with this tag. A file that says something else counts for nothing.
