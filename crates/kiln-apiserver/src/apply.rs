@@ -72,14 +72,13 @@ pub fn plan_apply(
     }
     let schema = &resource.schema;
     let wanted = wanted_part(resource, wanted, part);
+    refuse_wrong_types(schema, &wanted)?;
     // Names and versions too, until the end: they hold the metadata in place.
     let claimed = in_part(resource, &fields_of(schema, &known_part(resource, &wanted)), part);
     let own = own_entry(&entries, context, "Apply", resource, part);
     let mut object = merge(schema, &live, &wanted);
     // Who claims everything again, as controllers do each time, has abandoned nothing.
-    // And who wants a value of a wrong type is refused for it later, instead of losing what stands there.
-    let abandoned = own.map(|index| &entries[index].fields).filter(|last| !last.0.is_subset(&claimed.0));
-    if let Some(last) = abandoned.filter(|_| has_right_types(schema, &wanted)) {
+    if let Some(last) = own.map(|index| &entries[index].fields).filter(|last| !last.0.is_subset(&claimed.0)) {
         let others = entries.iter().enumerate().filter(|(index, _)| Some(*index) != own);
         let everybody = others.fold(claimed.clone(), |all, (_, entry)| all.union(&entry.fields));
         object = without_abandoned(schema, &object, last, &everybody);
@@ -113,10 +112,14 @@ pub fn plan_apply(
     Ok(object)
 }
 
-fn has_right_types(schema: &Schema, wanted: &Value) -> bool {
+/// A value of a wrong type cannot be merged: it is refused before anything is taken away for it.
+fn refuse_wrong_types(schema: &Schema, wanted: &Value) -> Result<(), ApplyError> {
     // Null is not a value of any type: it is dropped.
     let is_wrong = |cause: &Cause| cause.reason == "FieldValueTypeInvalid" && !cause.message.contains("\"null\"");
-    !schema.validate(wanted, None).iter().any(is_wrong)
+    match schema.validate(wanted, None).into_iter().find(is_wrong) {
+        Some(cause) => Err(ApplyError::Malformed(format!("{}: {}", cause.field, cause.message))),
+        None => Ok(()),
+    }
 }
 
 /// Where `kubectl apply` keeps what it applied last.
