@@ -21,7 +21,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             let mut pruned = object.clone();
             schema.prune(&mut pruned);
             assert!(schema.prune(&mut pruned).is_empty());
-            let _ = schema.validate(&object);
+            let _ = schema.validate(&object, None);
         }
     }
     let Ok(text) = std::str::from_utf8(bytes) else { return };
