@@ -131,12 +131,13 @@ impl Store {
     pub fn forget_host(&self, host: &HostName, base: Option<&BaseName>) -> Result<bool, ImageError> {
         let folder = self.host_folder(host);
         let mut found = false;
-        for entry in folder_entries(&folder)? {
-            let of_base = |base: &BaseName| entry == format!("{base}.image") || entry == format!("{base}.sha256");
-            if base.is_none_or(of_base) {
-                let path = folder.join(&entry);
-                fs::remove_file(&path).map_err(cannot_write(&path))?;
-                found |= entry.ends_with(".image");
+        // Images before sums: whoever remembers a sum writes it and then looks for the image, so one of the two sees the other.
+        for ending in ["image", "sha256"] {
+            for entry in folder_entries(&folder)? {
+                let Some(of) = entry.strip_suffix(ending).and_then(|name| name.strip_suffix('.')) else { continue };
+                if base.is_none_or(|base| base.as_str() == of) {
+                    found |= remove_if_there(&folder.join(&entry))? && ending == "image";
+                }
             }
         }
         // Fails while another image is there, and then it must stay.
@@ -168,6 +169,15 @@ impl Store {
 
     fn image_path(&self, host: &HostName, base: &BaseName) -> PathBuf {
         self.host_folder(host).join(format!("{base}.image"))
+    }
+}
+
+/// True when it was there. Another process may forget the same image.
+fn remove_if_there(path: &Path) -> Result<bool, ImageError> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(cannot_write(path)(error)),
     }
 }
 
