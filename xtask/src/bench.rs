@@ -12,6 +12,7 @@ use crate::{execute, fleet};
 mod coreos_image;
 mod hub;
 mod hub_client;
+mod hub_samples;
 mod hub_servers;
 mod image;
 mod serving;

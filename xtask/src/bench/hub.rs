@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::hub_client::{Connection, Load, Made, Request, load, quantile};
+use super::hub_samples::{Sample, name};
 use super::hub_servers::{Kind, Server};
 use crate::execute;
 
@@ -36,13 +37,8 @@ pub struct Args {
 }
 
 const WORK: &str = "target/bench/hub";
-const PATH: &str = "/apis/bench.example.org/v1/namespaces/bench/machines";
-const MERGE: &str = "application/merge-patch+json";
-const APPLY: &str = "application/apply-patch+yaml";
 /// Watches that are open while objects are written.
 const WATCHERS: usize = 10;
-/// One object in this many has the label that is asked for.
-const PICKED: usize = 100;
 const STARTS: usize = 5;
 
 /// What a figure should be.
@@ -53,7 +49,7 @@ enum Goal {
 }
 
 /// Key, text, unit, goal. The order of the table.
-const FIGURES: [(&str, &str, &str, Goal); 22] = [
+const FIGURES: [(&str, &str, &str, Goal); 23] = [
     ("start", "cold start to ready, empty (median of 5)", "ms", Goal::Below(300.0)),
     ("start full", "cold start to ready, all objects (median of 5)", "ms", Goal::Below(300.0)),
     ("create", "creates, durable", "/s", Goal::AtLeast(3000.0)),
@@ -61,12 +57,13 @@ const FIGURES: [(&str, &str, &str, Goal); 22] = [
     ("create p99", "a create, p99", "ms", Goal::None),
     ("create server", "CPU of the server per create", "µs", Goal::None),
     ("create client", "CPU of the client per create", "µs", Goal::None),
+    ("settled", "status of every object written, after the last create", "ms", Goal::None),
     ("get", "gets", "/s", Goal::None),
     ("list", "list of all, one page (best of 5)", "ms", Goal::Below(150.0)),
     ("pages", "list of all, pages of 500 (best of 5)", "ms", Goal::Below(150.0)),
     ("label", "list of 1 in 100 by label (best of 5)", "ms", Goal::Below(150.0)),
-    ("status", "status merge patches, 10 watches", "/s", Goal::None),
-    ("status server", "CPU of the server per status patch", "µs", Goal::None),
+    ("status", "merge patches (of the status; of Hosts the metadata), 10 watches", "/s", Goal::None),
+    ("status server", "CPU of the server per merge patch", "µs", Goal::None),
     ("apply", "server-side applies of status, 10 watches", "/s", Goal::None),
     ("apply server", "CPU of the server per apply", "µs", Goal::None),
     ("no-op", "server-side applies that change nothing", "/s", Goal::None),
@@ -96,12 +93,20 @@ pub fn run(args: &Args) -> Result<()> {
     allow_connections(args.watches)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let kiln = Kind::Kiln(target.join("kiln"));
-    let ours = runtime.block_on(measure(&kiln, args))?;
+    let measured = |kind: &Kind, sample| runtime.block_on(measure(kind, sample, args));
+    let hosts = measured(&kiln, Sample::Host)?;
+    let ours = measured(&kiln, Sample::Machine)?;
     let theirs = match std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from) {
-        Some(assets) => Some(runtime.block_on(measure(&Kind::Kubernetes(assets), args))?),
+        Some(assets) => Some(measured(&Kind::Kubernetes(assets), Sample::Machine)?),
         None => None,
     };
-    print(args, &ours, theirs.as_ref());
+    println!("\nHosts: judged by the rules, acted on by the controllers");
+    print(args, Sample::Host, &hosts, None);
+    println!("\nA kind nobody acts on, the same on both");
+    print(args, Sample::Machine, &ours, theirs.as_ref());
+    if theirs.is_none() {
+        println!("\nKUBEBUILDER_ASSETS names no folder with kube-apiserver and etcd: nothing to compare with.");
+    }
     Ok(())
 }
 
@@ -114,7 +119,7 @@ fn allow_connections(watches: usize) -> Result<()> {
     Ok(())
 }
 
-async fn measure(kind: &Kind, args: &Args) -> Result<Measured> {
+async fn measure(kind: &Kind, sample: Sample, args: &Args) -> Result<Measured> {
     let folder = Path::new(WORK).join(kind.name().replace(' ', "-"));
     let _ = fs::remove_dir_all(&folder);
     let mut figures: Measured = Vec::new();
@@ -123,11 +128,11 @@ async fn measure(kind: &Kind, args: &Args) -> Result<Measured> {
     let data = folder.join("data");
     let server = kind.start(&data).await?;
     figures.push(("memory empty", server.resident()?));
-    prepare(&server).await?;
-    writes(&server, args, &mut figures).await?;
-    reads(&server, args, &mut figures).await?;
-    changes(&server, args, &mut figures).await?;
-    watches(&server, args, &mut figures).await?;
+    prepare(&server, sample).await?;
+    writes(&server, sample, args, &mut figures).await?;
+    reads(&server, sample, args, &mut figures).await?;
+    changes(&server, sample, args, &mut figures).await?;
+    watches(&server, sample, args, &mut figures).await?;
     server.stop()?;
     let (start, memory) = starts(kind, |_| data.clone()).await?;
     figures.push(("start full", start));
@@ -149,41 +154,56 @@ async fn starts(kind: &Kind, folder: impl Fn(usize) -> PathBuf) -> Result<(f64, 
     Ok((quantile(&times, 0.5), memory))
 }
 
-async fn prepare(server: &Server) -> Result<()> {
+async fn prepare(server: &Server, sample: Sample) -> Result<()> {
     let mut connection = Connection::open(&server.endpoint).await?;
-    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    connection.done(Request::post(definitions, definition().to_string().as_bytes())).await?;
+    if let Some(definition) = sample.definition() {
+        let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        connection.done(Request::post(definitions, definition.to_string().as_bytes())).await?;
+    }
     connection.done(Request::post("/api/v1/namespaces", br#"{"metadata":{"name":"bench"}}"#)).await?;
     // A real server needs a moment until it serves a new kind.
     let start = Instant::now();
-    while connection.call(Request::get(PATH)).await?.0 != 200 {
+    while connection.call(Request::get(sample.path())).await?.0 != 200 {
         ensure!(start.elapsed() < Duration::from_secs(30), "the new kind is not served");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     Ok(())
 }
 
-async fn writes(server: &Server, args: &Args, figures: &mut Measured) -> Result<()> {
-    let (load, server_cpu, client_cpu) = loaded(server, args.clients, args.objects, |number| Made {
-        method: "POST",
-        path: PATH.into(),
-        media: "application/json",
-        body: machine(number).to_string().into_bytes(),
-    })
-    .await?;
+async fn writes(server: &Server, sample: Sample, args: &Args, figures: &mut Measured) -> Result<()> {
+    let (load, server_cpu, client_cpu) =
+        loaded(server, args.clients, args.objects, move |number| sample.create(number)).await?;
     figures.push(("create", load.per_second()));
     figures.push(("create p50", load.quantile(0.5)));
     figures.push(("create p99", load.quantile(0.99)));
     figures.push(("create server", server_cpu));
     figures.push(("create client", client_cpu));
+    if sample == Sample::Host {
+        figures.push(("settled", settled(server, sample, args.objects).await?));
+    }
     Ok(())
 }
 
-async fn reads(server: &Server, args: &Args, figures: &mut Measured) -> Result<()> {
+/// Milliseconds until the controllers have written the status of every object.
+async fn settled(server: &Server, sample: Sample, objects: usize) -> Result<f64> {
+    let mut connection = Connection::open(&server.endpoint).await?;
+    let start = Instant::now();
+    loop {
+        let list = connection.done(Request::get(sample.path())).await?;
+        let judged = std::str::from_utf8(list)?.matches("\"timeline\":").count();
+        if judged >= objects {
+            return Ok(start.elapsed().as_secs_f64() * 1e3);
+        }
+        ensure!(start.elapsed() < Duration::from_secs(300), "{judged} of {objects} objects have a timeline");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+async fn reads(server: &Server, sample: Sample, args: &Args, figures: &mut Measured) -> Result<()> {
     let objects = args.objects;
     let (gets, ..) = loaded(server, args.clients, objects, move |number| Made {
         method: "GET",
-        path: format!("{PATH}/{}", name(number * 7919 % objects)),
+        path: format!("{}/{}", sample.path(), name(number * 7919 % objects)),
         media: "application/json",
         body: Vec::new(),
     })
@@ -193,15 +213,15 @@ async fn reads(server: &Server, args: &Args, figures: &mut Measured) -> Result<(
     let mut best = [f64::INFINITY; 3];
     for _ in 0..5 {
         let start = Instant::now();
-        let bytes = connection.done(Request::get(PATH)).await?.len();
+        let bytes = connection.done(Request::get(sample.path())).await?.len();
         best[0] = best[0].min(start.elapsed().as_secs_f64() * 1e3);
         ensure!(bytes > objects * 1000, "the list has only {bytes} bytes");
         let start = Instant::now();
-        let pages = turn_pages(&mut connection).await?;
+        let pages = turn_pages(&mut connection, sample).await?;
         best[1] = best[1].min(start.elapsed().as_secs_f64() * 1e3);
         ensure!(pages == objects.div_ceil(500), "{pages} pages");
         let start = Instant::now();
-        connection.done(Request::get(&format!("{PATH}?labelSelector=picked%3Dyes"))).await?;
+        connection.done(Request::get(&format!("{}?labelSelector=picked%3Dyes", sample.path()))).await?;
         best[2] = best[2].min(start.elapsed().as_secs_f64() * 1e3);
     }
     figures.extend([("list", best[0]), ("pages", best[1]), ("label", best[2])]);
@@ -209,8 +229,9 @@ async fn reads(server: &Server, args: &Args, figures: &mut Measured) -> Result<(
 }
 
 /// Lists in pages; gives their number.
-async fn turn_pages(connection: &mut Connection) -> Result<usize> {
-    let mut path = format!("{PATH}?limit=500");
+async fn turn_pages(connection: &mut Connection, sample: Sample) -> Result<usize> {
+    let first = format!("{}?limit=500", sample.path());
+    let mut path = first.clone();
     for pages in 1.. {
         let body = connection.done(Request::get(&path)).await?;
         // The key comes in the metadata of the list, before or behind the items.
@@ -219,45 +240,30 @@ async fn turn_pages(connection: &mut Connection) -> Result<usize> {
         let next = ends.iter().find_map(|end| end.split("\"continue\":\"").nth(1)?.split('"').next());
         match next.filter(|key| !key.is_empty()) {
             None => return Ok(pages),
-            Some(key) => path = format!("{PATH}?limit=500&continue={key}"),
+            Some(key) => path = format!("{first}&continue={key}"),
         }
     }
     Ok(0)
 }
 
-async fn changes(server: &Server, args: &Args, figures: &mut Measured) -> Result<()> {
+async fn changes(server: &Server, sample: Sample, args: &Args, figures: &mut Measured) -> Result<()> {
     let objects = args.objects;
     let mut watching = Vec::new();
     for _ in 0..WATCHERS {
         let mut connection = Connection::open(&server.endpoint).await?;
-        connection.watch(&format!("{PATH}?watch=true&timeoutSeconds=3000")).await?;
+        connection.watch(&format!("{}?watch=true&timeoutSeconds=3000", sample.path())).await?;
         watching.push(tokio::spawn(async move { connection.read_until(b"never sent").await }));
     }
-    let status =
-        |number: usize| json!({"status": {"phase": format!("Phase{number}"), "conditions": conditions(number)}});
-    let (patched, cpu, _) = loaded(server, args.clients, objects, move |number| Made {
-        method: "PATCH",
-        path: format!("{PATH}/{}/status", name(number)),
-        media: MERGE,
-        body: status(number).to_string().into_bytes(),
-    })
-    .await?;
+    let change = move |number: usize| sample.change(number, &format!("Phase{number}"));
+    let (patched, cpu, _) = loaded(server, args.clients, objects, change).await?;
     figures.extend([("status", patched.per_second()), ("status server", cpu)]);
-    let apply = move |number: usize| {
-        let mut body = json!({"apiVersion": "bench.example.org/v1", "kind": "Machine"});
-        body["metadata"] = json!({"name": name(number)});
-        body["status"] = status(number + 1)["status"].take();
-        Made {
-            method: "PATCH",
-            path: format!("{PATH}/{}/status?fieldManager=bench&force=true", name(number)),
-            media: APPLY,
-            body: body.to_string().into_bytes(),
-        }
-    };
-    let (applied, cpu, _) = loaded(server, args.clients, objects, apply).await?;
-    figures.extend([("apply", applied.per_second()), ("apply server", cpu)]);
-    let (again, ..) = loaded(server, args.clients, objects, apply).await?;
-    figures.push(("no-op", again.per_second()));
+    if sample.apply(0).is_some() {
+        let apply = move |number: usize| sample.apply(number).unwrap_or_else(|| sample.change(number, "none"));
+        let (applied, cpu, _) = loaded(server, args.clients, objects, apply).await?;
+        figures.extend([("apply", applied.per_second()), ("apply server", cpu)]);
+        let (again, ..) = loaded(server, args.clients, objects, apply).await?;
+        figures.push(("no-op", again.per_second()));
+    }
     figures.push(("memory", server.resident()?));
     for task in watching {
         ensure!(!task.is_finished(), "a watch ended before the writes did");
@@ -267,17 +273,17 @@ async fn changes(server: &Server, args: &Args, figures: &mut Measured) -> Result
 }
 
 /// Updates of one object, each seen by every watch.
-async fn watches(server: &Server, args: &Args, figures: &mut Measured) -> Result<()> {
+async fn watches(server: &Server, sample: Sample, args: &Args, figures: &mut Measured) -> Result<()> {
     const UPDATES: usize = 20;
     let mut connection = Connection::open(&server.endpoint).await?;
-    let list = connection.done(Request::get(&format!("{PATH}?limit=1"))).await?;
+    let list = connection.done(Request::get(&format!("{}?limit=1", sample.path()))).await?;
     let list: Value = serde_json::from_slice(list)?;
     let revision = list["metadata"]["resourceVersion"].as_str().context("a list without revision")?.to_owned();
     let (seen, mut arrivals) = tokio::sync::mpsc::channel::<(usize, Instant)>(args.watches * 2);
     let mut tasks = Vec::new();
     for _ in 0..args.watches {
         let mut watch = Connection::open(&server.endpoint).await?;
-        watch.watch(&format!("{PATH}?watch=true&timeoutSeconds=3000&resourceVersion={revision}")).await?;
+        watch.watch(&format!("{}?watch=true&timeoutSeconds=3000&resourceVersion={revision}", sample.path())).await?;
         let seen = seen.clone();
         tasks.push(tokio::spawn(async move {
             for update in 0..UPDATES {
@@ -290,11 +296,10 @@ async fn watches(server: &Server, args: &Args, figures: &mut Measured) -> Result
     // Handshakes are over, buffers are warm.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let mut times = Vec::new();
-    let path = format!("{PATH}/{}/status", name(0));
     for update in 0..UPDATES {
-        let body = json!({"status": {"phase": format!("update-{update}")}}).to_string();
+        let change = sample.change(0, &format!("update-{update}"));
         let sent = Instant::now();
-        connection.done(Request { method: "PATCH", path: &path, media: MERGE, body: body.as_bytes() }).await?;
+        connection.done(change.request()).await?;
         for _ in 0..args.watches {
             let arrival = tokio::time::timeout(Duration::from_secs(30), arrivals.recv()).await;
             let (number, at) = arrival.context("a watch did not see an update")?.context("all watches ended")?;
@@ -332,9 +337,9 @@ fn own_cpu() -> Result<f64> {
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
-fn print(args: &Args, ours: &Measured, theirs: Option<&Measured>) {
+fn print(args: &Args, sample: Sample, ours: &Measured, theirs: Option<&Measured>) {
     let Args { objects, clients, watches, profile, .. } = args;
-    let size = machine(0).to_string().len();
+    let size = sample.object(0).to_string().len();
     println!("\n{objects} objects of {size} bytes, {clients} clients, {watches} watches, profile {profile}\n");
     println!("| what | kiln serve | goal | | kube-apiserver + etcd | kiln / them |\n|---|---|---|---|---|---|");
     let find = |figures: &Measured, key: &str| figures.iter().find(|(known, _)| *known == key).map(|(_, value)| *value);
@@ -351,91 +356,9 @@ fn print(args: &Args, ours: &Measured, theirs: Option<&Measured>) {
         let peer = peer.map_or(String::new(), |peer| shown(peer, unit));
         println!("| {text} | {} | {wanted} | {met} | {peer} | {ratio} |", shown(value, unit));
     }
-    if theirs.is_none() {
-        println!("\nKUBEBUILDER_ASSETS names no folder with kube-apiserver and etcd: nothing to compare with.");
-    }
 }
 
 fn shown(value: f64, unit: &str) -> String {
     let digits = usize::from(value < 100.0);
     format!("{value:.digits$} {unit}")
-}
-
-fn name(number: usize) -> String {
-    format!("machine-{number:05}")
-}
-
-/// What people write about a machine: about 1.3 KB.
-fn machine(number: usize) -> Value {
-    let mac =
-        |card: usize| format!("52:54:{:02x}:{:02x}:{:02x}:{card:02x}", number >> 16, number >> 8 & 255, number & 255);
-    let card =
-        |card: usize| json!({"name": format!("eno{card}"), "macAddress": mac(card), "mtu": 9000, "speed": 25000});
-    let picked = if number.is_multiple_of(PICKED) { "yes" } else { "no" };
-    json!({
-        "apiVersion": "bench.example.org/v1",
-        "kind": "Machine",
-        "metadata": {
-            "name": name(number), "namespace": "bench",
-            "labels": {"rack": format!("rack-{}", number / 40), "site": format!("site-{}", number % 17), "picked": picked},
-            "annotations": {"example.org/serial": format!("SN{number:012}"), "example.org/owner": "the network team, floor 3"},
-        },
-        "spec": {
-            "online": true,
-            "bmc": {"address": format!("redfish-virtualmedia+https://10.{}.{}.{}/redfish/v1/Systems/1", number >> 16, number >> 8 & 255, number & 255),
-                "credentialsName": format!("bmc-{number:05}"), "disableCertificateVerification": true},
-            "bootMacAddress": mac(1),
-            "interfaces": (1..=4).map(card).collect::<Vec<_>>(),
-            "addresses": [format!("10.20.{}.{}/16", number >> 8 & 255, number & 255), format!("fd00::{number:x}/64")],
-            "gateway": "10.20.0.1", "dns": ["10.20.0.2", "10.20.0.3"],
-            "rootDeviceHints": {"deviceName": "/dev/disk/by-path/pci-0000:5e:00.0-nvme-1", "minSizeGigabytes": 120},
-            "image": {"url": "https://images.example.org/coreos-418.94.202501221327-0.qcow2.gz",
-                "sha256": format!("{:064x}", number * 7919)},
-            "kernelArguments": ["console=ttyS0,115200n8", "rd.neednet=1", "nvme_core.io_timeout=4294967295"],
-        },
-    })
-}
-
-fn conditions(number: usize) -> Value {
-    let of = |kind: &str, status: &str| {
-        json!({"type": kind, "status": status, "reason": "Measured", "message": format!("as number {number} says"),
-            "lastTransitionTime": "2026-11-16T00:00:00Z"})
-    };
-    json!([of("Ready", "True"), of("Discovered", "True"), of("Installed", "False")])
-}
-
-fn definition() -> Value {
-    let text = json!({"type": "string"});
-    let integer = json!({"type": "integer"});
-    let texts = json!({"type": "array", "items": text});
-    let object = |properties: Value| json!({"type": "object", "properties": properties});
-    let spec = json!({
-        "online": {"type": "boolean"},
-        "bmc": object(json!({"address": {"type": "string", "minLength": 1}, "credentialsName": text,
-            "disableCertificateVerification": {"type": "boolean"}})),
-        "bootMacAddress": {"type": "string", "pattern": "^[0-9a-f:]{17}$"},
-        "interfaces": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
-            "items": {"type": "object", "required": ["name"], "properties":
-                {"name": text, "macAddress": text, "mtu": integer, "speed": integer, "up": {"type": "boolean", "default": true}}}},
-        "addresses": texts, "gateway": text, "dns": texts,
-        "rootDeviceHints": object(json!({"deviceName": text, "minSizeGigabytes": {"type": "integer", "minimum": 0}})),
-        "image": object(json!({"url": text, "sha256": text})),
-        "kernelArguments": texts,
-        "automatedCleaningMode": {"type": "string", "enum": ["metadata", "disabled"], "default": "metadata"},
-    });
-    let condition = json!({"type": "object", "required": ["type", "status"], "properties": {"type": text, "status": text,
-        "reason": text, "message": text, "lastTransitionTime": {"type": "string", "format": "date-time"}}});
-    let status = json!({"phase": text, "conditions": {"type": "array", "items": condition,
-        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "machines.bench.example.org"},
-        "spec": {
-            "group": "bench.example.org", "scope": "Namespaced",
-            "names": {"plural": "machines", "singular": "machine", "kind": "Machine", "listKind": "MachineList"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": object(json!({"spec": object(spec), "status": object(status)}))}}],
-        },
-    })
 }

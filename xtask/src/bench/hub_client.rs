@@ -285,7 +285,7 @@ pub struct Made {
 }
 
 impl Made {
-    fn request(&self) -> Request<'_> {
+    pub fn request(&self) -> Request<'_> {
         Request { method: self.method, path: &self.path, media: self.media, body: &self.body }
     }
 }
