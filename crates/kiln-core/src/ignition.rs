@@ -12,6 +12,7 @@ pub mod data_url;
 mod files;
 mod go_url;
 pub mod merge;
+pub mod negotiation;
 pub mod pointer;
 pub mod provenance;
 pub mod schema;

@@ -5,6 +5,7 @@
 //! is done by the `kiln` crate, translating upstream kinds by `kiln-api`.
 
 pub mod boot;
+pub mod boot_token;
 pub mod check;
 pub mod diagnostic;
 pub mod document;
