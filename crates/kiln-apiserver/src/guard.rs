@@ -14,7 +14,7 @@ use crate::audit::{AuditEntry, AuditLog};
 use crate::error::ApiError;
 use crate::health::Checks;
 use crate::identity::{ADMINISTRATORS, Identity, TokenTable, Tokens};
-use crate::metrics::{Metrics, Turned};
+use crate::metrics::{MoreFigures, Metrics, Turned};
 use crate::policy::Policy;
 use crate::rate_limit::{Full, Held, Quota, Rate, RateLimiter, Seldom, source_key};
 use crate::request::{ObjectPath, Query};
@@ -76,6 +76,7 @@ pub(crate) struct Guard {
     pub(crate) tokens: TokenTable,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) checks: Checks,
+    pub(crate) figures: MoreFigures,
     pub(crate) watches: Arc<Quota>,
     pub(crate) connections: Arc<Quota>,
     /// One permit per KiB.
@@ -94,6 +95,7 @@ impl Guard {
             tokens: TokenTable::new(tokens),
             metrics: Arc::default(),
             checks: Checks::default(),
+            figures: MoreFigures::default(),
             watches: Quota::new(limits.watches),
             connections: Quota::new(limits.connections.total),
             bodies: Arc::new(Semaphore::new(limits.guard.bodies_bytes >> 10)),

@@ -129,6 +129,30 @@ pub struct Metrics {
     turned: [AtomicU64; TURNED.len()],
 }
 
+type RenderFigures = Box<dyn Fn() -> String + Send + Sync>;
+
+/// What whoever embeds the server counts besides.
+#[derive(Default)]
+pub struct MoreFigures(Mutex<Vec<RenderFigures>>);
+
+impl std::fmt::Debug for MoreFigures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MoreFigures").finish_non_exhaustive()
+    }
+}
+
+impl MoreFigures {
+    /// Adds some, in the text format of Prometheus.
+    pub fn add(&self, render: impl Fn() -> String + Send + Sync + 'static) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(render));
+    }
+
+    /// All of them.
+    pub fn render(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|render| render()).collect()
+    }
+}
+
 /// What is read when somebody asks, because others count it.
 #[derive(Debug)]
 pub struct Readings<'a> {
@@ -286,6 +310,15 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), heads, "each name is declared once");
+    }
+
+    #[test]
+    fn figures_of_others_come_behind_in_the_order_they_were_added() {
+        let more = MoreFigures::default();
+        assert_eq!(more.render(), "");
+        more.add(|| "a 1\n".into());
+        more.add(|| "b 2\n".into());
+        assert_eq!(more.render(), "a 1\nb 2\n");
     }
 
     #[test]

@@ -189,6 +189,11 @@ impl Server {
         self.guard.checks.add(name, check);
     }
 
+    /// Adds figures to `/metrics`, in the text format of Prometheus; it must be quick and bounded.
+    pub fn add_figures(&self, render: impl Fn() -> String + Send + Sync + 'static) {
+        self.guard.figures.add(render);
+    }
+
     /// What was counted.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.guard.metrics
@@ -197,14 +202,15 @@ impl Server {
     /// Everything Prometheus is told.
     pub fn render_metrics(&self) -> String {
         let snapshot = self.store.snapshot();
-        self.guard.metrics.render(&Readings {
+        let own = self.guard.metrics.render(&Readings {
             watches: self.guard.watches.held(),
             connections: self.guard.connections.held(),
             revision: snapshot.revision,
             objects: snapshot.counts().map(|(collection, count)| (collection.to_string(), count)).collect(),
             store: self.store.figures(),
             audit_failures: self.guard.audit.as_ref().map_or(0, crate::audit::AuditLog::failures),
-        })
+        });
+        own + &self.guard.figures.render()
     }
 
     pub(crate) fn check(&self, probe: Probe) -> Vec<(String, CheckResult)> {

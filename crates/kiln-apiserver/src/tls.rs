@@ -28,9 +28,11 @@ use activity::Activity;
 use patient::Patient;
 
 pub use authority::{Authority, Credentials, TlsError};
+pub use certificate::ServedCertificate;
 
 mod activity;
 mod authority;
+mod certificate;
 mod patient;
 
 /// What the listener takes on.
@@ -83,11 +85,21 @@ pub async fn serve(
     config: Arc<rustls::ServerConfig>,
     stopping: watch::Receiver<bool>,
 ) {
-    let limits = ConnectionLimits::default();
+    serve_within(ConnectionLimits::default(), Arc::default(), listener, router, config, stopping).await;
+}
+
+/// Serves within limits of its own, and counts who is turned away.
+pub async fn serve_within(
+    limits: ConnectionLimits,
+    metrics: Arc<Metrics>,
+    listener: TcpListener,
+    router: Router,
+    config: Arc<rustls::ServerConfig>,
+    stopping: watch::Receiver<bool>,
+) {
     let connections = Quota::new(limits.total);
-    Serving { limits, connections, metrics: Arc::default(), acceptor: TlsAcceptor::from(config), router }
-        .run(listener, stopping)
-        .await;
+    let serving = Serving { limits, connections, metrics, acceptor: TlsAcceptor::from(config), router };
+    serving.run(listener, stopping).await;
 }
 
 /// Serves within the limits of `server`, and counts there. The router may have more paths than the server's own.

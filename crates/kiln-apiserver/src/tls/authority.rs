@@ -106,8 +106,8 @@ impl Authority {
         self.sign(params)
     }
 
-    /// What the listener needs: a certificate for these names, and clients may show one of ours.
-    pub fn server_config(&self, names: &[String]) -> Result<Arc<rustls::ServerConfig>, TlsError> {
+    /// A certificate for a server of these names and addresses.
+    pub fn issue_server(&self, names: &[String]) -> Result<Credentials, TlsError> {
         let mut params = params("kiln-apiserver", None, CERTIFICATE_DAYS)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         for name in names {
@@ -116,7 +116,12 @@ impl Authority {
                 Err(_) => SanType::DnsName(name.as_str().try_into()?),
             });
         }
-        let Credentials { certificate, key } = self.sign(params)?;
+        self.sign(params)
+    }
+
+    /// What the listener needs: a certificate for these names, and clients may show one of ours.
+    pub fn server_config(&self, names: &[String]) -> Result<Arc<rustls::ServerConfig>, TlsError> {
+        let Credentials { certificate, key } = self.issue_server(names)?;
         let setup = |why: String| TlsError::Setup(why);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut roots = rustls::RootCertStore::empty();
