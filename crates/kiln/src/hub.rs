@@ -23,15 +23,19 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use admission::Rules;
 use definitions::Policy;
+use node::listener::{ListenError, NodeListen, NodeListener, connection_limits};
+use node::{NodeEndpoint, NodeLimits};
 use tasks::Tasks;
 
 pub mod admission;
+pub mod boot_secrets;
 pub mod controllers;
 pub mod definitions;
 mod folder;
 mod kubeconfig;
 pub mod lease;
 pub mod mirror;
+pub mod node;
 pub mod policy;
 mod systemd;
 mod tasks;
@@ -50,6 +54,8 @@ pub struct HubConfig {
     pub data_dir: PathBuf,
     /// Where the API listens.
     pub listen: SocketAddr,
+    /// Where machines are listened to besides, and nothing else is served.
+    pub node: Option<NodeListen>,
     /// More names for the server's certificate.
     pub tls_names: Vec<String>,
     /// Where the key of sealed objects comes from; without, it is made in the data folder.
@@ -69,6 +75,8 @@ pub struct HubConfig {
 pub struct Ready {
     /// Where it listens.
     pub address: SocketAddr,
+    /// Where it listens to machines only.
+    pub node: Option<SocketAddr>,
     /// The administrator's credentials.
     pub kubeconfig: PathBuf,
 }
@@ -98,6 +106,9 @@ pub enum HubError {
     /// TLS was not set up.
     #[error("TLS was not set up")]
     Tls(#[from] TlsError),
+    /// Machines cannot be listened to.
+    #[error("machines cannot be listened to")]
+    Node(#[from] ListenError),
     /// Something that must not end has ended.
     #[error("the hub ended because one of its tasks did: {0}")]
     Ended(String),
@@ -121,14 +132,24 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
     let address = listener.local_addr().map_err(listen_error)?;
     let tls = authority.server_config(&certificate_names(address.ip(), &config.tls_names))?;
     let kubeconfig = write_kubeconfig(config, &authority, address)?;
+    let nodes = serve_nodes(&server);
+    let node_listener = listen_to_nodes(config).await?;
+    let node = node_listener.as_ref().map(|listener| listener.address);
     let mut terminated = signal(SignalKind::terminate()).map_err(listen_error)?;
 
     let mut tasks = Tasks::default();
     tasks.spawn("garbage collection", Arc::clone(&server).run_janitor());
     tasks.spawn("controllers", controllers::run_embedded(Arc::clone(&server)));
-    tasks.spawn("API", tls::serve_bounded(Arc::clone(&server), listener, router(Arc::clone(&server)), tls));
+    tasks.spawn("node endpoints", Arc::clone(&nodes).run(server.stopping()));
+    if let Some(listener) = node_listener {
+        let (router, limits) = (node::node_router(Arc::clone(&nodes)), connection_limits(config.shutdown));
+        let metrics = Arc::clone(server.metrics());
+        tasks.spawn("node listener", listener.serve(router, limits, metrics, server.stopping()));
+    }
+    let router = node::beside(nodes, router(Arc::clone(&server)));
+    tasks.spawn("API", tls::serve_bounded(Arc::clone(&server), listener, router, tls));
 
-    ready(&Ready { address, kubeconfig });
+    ready(&Ready { address, node, kubeconfig });
     systemd::tell(systemd::State::Ready);
     let ended = tokio::select! {
         _ = terminated.recv() => None,
@@ -174,6 +195,23 @@ fn judge_by_rules(server: &Arc<Server>) {
     let server = Arc::clone(server);
     // Nobody waits for it: who writes meanwhile reads it himself.
     tokio::task::spawn_blocking(move || rules.read_stored(&server));
+}
+
+/// The node endpoints over the embedded API, among its checks and figures.
+fn serve_nodes(server: &Arc<Server>) -> Arc<NodeEndpoint> {
+    let client = controllers::in_process(router(Arc::clone(server)), "system:kiln:node");
+    let nodes = NodeEndpoint::new(client, NodeLimits::default());
+    let (checked, counted) = (Arc::clone(&nodes), Arc::clone(&nodes));
+    server.add_check("ignition", move || checked.check());
+    server.add_figures(move || counted.render_figures());
+    nodes
+}
+
+async fn listen_to_nodes(config: &HubConfig) -> Result<Option<NodeListener>, HubError> {
+    let Some(listen) = &config.node else { return Ok(None) };
+    let authority = Authority::open(&config.data_dir)?;
+    let names = |address: SocketAddr| certificate_names(address.ip(), &config.tls_names);
+    Ok(Some(NodeListener::bind(listen, Some((authority, names))).await?))
 }
 
 /// What clients may call the server.

@@ -11,6 +11,7 @@ use super::check::ReportFormat;
 use super::output::{Failure, complain};
 use super::report;
 use crate::hub::definitions::Policy;
+use crate::hub::node::listener::ListenError;
 use crate::hub::{self, HubError};
 use config::{Layer, Settled};
 
@@ -27,6 +28,16 @@ pub struct ServeArgs {
     /// Address and port of the API (HTTPS); port 0 takes a free one [KILN_LISTEN, listen; 127.0.0.1:6443]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<String>,
+    /// Address and port for machines only: /ignition, /config/POOL and health, nothing else [KILN_NODE_LISTEN, nodeListen]
+    #[arg(long, value_name = "ADDR:PORT")]
+    node_listen: Option<String>,
+    /// Certificate chain (PEM) that machines are shown on --node-listen; read anew when it changes. Without it the hub's own
+    /// authority signs one [KILN_TLS_CERTIFICATE, tlsCertificate]
+    #[arg(long, value_name = "FILE")]
+    tls_certificate: Option<PathBuf>,
+    /// Key of that certificate (PEM) [KILN_TLS_KEY, tlsKey]
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
     /// Name or address clients use, besides the one listened on; may be repeated [KILN_TLS_NAMES, tlsNames]
     #[arg(long, value_name = "NAME")]
     tls_name: Vec<String>,
@@ -72,7 +83,9 @@ pub struct ServeArgs {
 /// Serves until SIGTERM or SIGINT.
 pub fn run(args: &ServeArgs) -> Result<Outcome, Failure> {
     if args.kubernetes {
-        return kubernetes::run(args.kubeconfig.as_deref(), args.log.as_deref());
+        let node = config::parse_node_listen(args.node_listen.clone(), args.tls_certificate.clone(), args.tls_key.clone());
+        let node = node.map_err(|why| Failure::refused(anyhow!(why)))?;
+        return kubernetes::run(args.kubeconfig.as_deref(), args.log.as_deref(), node.as_ref());
     }
     let Some(Settled { hub: mut config, log }) = settle(args)? else { return Ok(Outcome::Refused) };
     config.install_definitions = args.install_crds.unwrap_or(config.install_definitions);
@@ -86,11 +99,18 @@ pub fn run(args: &ServeArgs) -> Result<Outcome, Failure> {
             ready.address,
             ready.kubeconfig.display()
         ));
+        if let Some(node) = ready.node {
+            complain(&format!("  machines fetch https://{node}/ignition\n"));
+        }
     }));
     match ended {
         Ok(()) => {}
         // A wrong or missing key is for whoever started it to repair; nothing was changed.
         Err(error @ HubError::Store(kiln_apiserver::store::OpenError::Key(_))) => return Err(Failure::refused(error)),
+        // So is a certificate that cannot be used.
+        Err(error @ HubError::Node(ListenError::File { .. } | ListenError::Tls(_) | ListenError::NoCertificate)) => {
+            return Err(Failure::refused(error));
+        }
         Err(error) => return Err(error.into()),
     }
     complain("kiln stopped; everything acknowledged is on the disk\n");
@@ -102,6 +122,9 @@ fn settle(args: &ServeArgs) -> Result<Option<Settled>, Failure> {
     let flags = Layer {
         data_dir: args.data_dir.clone(),
         listen: args.listen.clone(),
+        node_listen: args.node_listen.clone(),
+        tls_certificate: args.tls_certificate.clone(),
+        tls_key: args.tls_key.clone(),
         tls_names: Some(args.tls_name.clone()).filter(|names| !names.is_empty()),
         encryption_key_file: args.encryption_key_file.clone(),
         encryption_passphrase_file: args.encryption_passphrase_file.clone(),

@@ -64,18 +64,33 @@ pub fn now() -> Moment {
 ///
 /// Fails when there is no such Host, or when the API does not answer.
 pub async fn record(client: &kube::Client, namespace: &str, host: &str, entry: &Entry) -> Result<bool, kube::Error> {
+    record_with(client, namespace, host, entry, |_| None).await
+}
+
+/// Adds an entry and, in the same write, what follows from it: `more` gets the status and gives a merge patch of it, or
+/// nothing. Says whether anything was written.
+pub async fn record_with(
+    client: &kube::Client,
+    namespace: &str,
+    host: &str,
+    entry: &Entry,
+    more: impl Fn(&Value) -> Option<Value>,
+) -> Result<bool, kube::Error> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &HOST.resource());
     let mut tries = 0;
     loop {
         let object = api.get(host).await?;
-        let mut timeline = read_timeline(&object.data["status"]);
-        if !timeline.merge(entry.clone()) {
-            return Ok(false);
+        let status = &object.data["status"];
+        let mut timeline = read_timeline(status);
+        let new = timeline.merge(entry.clone());
+        let mut patch = match (new, more(status)) {
+            (false, None) => return Ok(false),
+            (_, more) => more.unwrap_or_else(|| json!({})),
+        };
+        if new {
+            patch["timeline"] = render_timeline(&timeline);
         }
-        let patch = json!({
-            "metadata": {"resourceVersion": object.metadata.resource_version},
-            "status": {"timeline": render_timeline(&timeline)},
-        });
+        let patch = json!({"metadata": {"resourceVersion": object.metadata.resource_version}, "status": patch});
         let parameters = PatchParams { field_manager: Some("kiln".into()), ..PatchParams::default() };
         match api.patch_status(host, &parameters, &Patch::Merge(patch)).await {
             Err(kube::Error::Api(status)) if status.code == 409 && tries < TRIES => tries += 1,

@@ -16,6 +16,7 @@ use kiln_core::source::SourceMap;
 use serde::Deserialize;
 
 use crate::hub::HubConfig;
+use crate::hub::node::listener::{CertificateFiles, NodeListen};
 
 /// What one place says.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -25,6 +26,12 @@ pub struct Layer {
     pub data_dir: Option<PathBuf>,
     /// Address and port.
     pub listen: Option<String>,
+    /// Address and port for machines only.
+    pub node_listen: Option<String>,
+    /// Certificate machines are shown.
+    pub tls_certificate: Option<PathBuf>,
+    /// Its key.
+    pub tls_key: Option<PathBuf>,
     /// More names for the certificate.
     pub tls_names: Option<Vec<String>>,
     /// Key of sealed objects.
@@ -82,6 +89,9 @@ impl Layer {
         Ok(Layer {
             data_dir: path("KILN_DATA_DIR"),
             listen: text("KILN_LISTEN"),
+            node_listen: text("KILN_NODE_LISTEN"),
+            tls_certificate: path("KILN_TLS_CERTIFICATE"),
+            tls_key: path("KILN_TLS_KEY"),
             tls_names: text("KILN_TLS_NAMES").map(|names| {
                 names.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
             }),
@@ -106,6 +116,9 @@ impl Layer {
         Layer {
             data_dir: self.data_dir.or(below.data_dir),
             listen: self.listen.or(below.listen),
+            node_listen: self.node_listen.or(below.node_listen),
+            tls_certificate: self.tls_certificate.or(below.tls_certificate),
+            tls_key: self.tls_key.or(below.tls_key),
             tls_names: self.tls_names.or(below.tls_names),
             encryption_key_file: self.encryption_key_file.or(unless(own_key, below.encryption_key_file)),
             encryption_passphrase_file: self
@@ -131,6 +144,7 @@ impl Layer {
         let listen: SocketAddr = listen
             .parse()
             .map_err(|_| format!("listen: {listen:?} is not an address and a port, such as 127.0.0.1:6443"))?;
+        let node = parse_node_listen(self.node_listen, self.tls_certificate, self.tls_key)?;
         let unlock = choose("encryption", self.encryption_key_file, self.encryption_passphrase_file, true)?;
         let previous = choose("previous", self.previous_key_file, self.previous_passphrase_file, false)?;
         let audit = AuditLimits::default();
@@ -152,6 +166,7 @@ impl Layer {
             hub: HubConfig {
                 data_dir,
                 listen,
+                node,
                 tls_names: self.tls_names.unwrap_or_default(),
                 unlock,
                 previous,
@@ -162,6 +177,28 @@ impl Layer {
             log,
         })
     }
+}
+
+/// Where machines are listened to. A certificate without that, or half of one, is a mistake.
+pub fn parse_node_listen(
+    listen: Option<String>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+) -> Result<Option<NodeListen>, String> {
+    let files = match (certificate, key) {
+        (None, None) => None,
+        (Some(certificate), Some(key)) => Some(CertificateFiles { certificate, key }),
+        (Some(_), None) => return Err("tlsCertificate: its key is missing; name it with --tls-key FILE".into()),
+        (None, Some(_)) => return Err("tlsKey: its certificate is missing; name it with --tls-certificate FILE".into()),
+    };
+    let Some(listen) = listen else {
+        let unused = "tlsCertificate: it is for machines; name where they are listened to with --node-listen ADDR:PORT";
+        return if files.is_none() { Ok(None) } else { Err(unused.into()) };
+    };
+    let address = listen
+        .parse()
+        .map_err(|_| format!("nodeListen: {listen:?} is not an address and a port, such as 0.0.0.0:8443"))?;
+    Ok(Some(NodeListen { address, files }))
 }
 
 fn choose(what: &str, key: Option<PathBuf>, passphrase: Option<PathBuf>, make: bool) -> Result<Option<Unlock>, String> {
@@ -218,6 +255,18 @@ mod tests {
                 "no data folder: give --data-dir DIR, set KILN_DATA_DIR, or write dataDir into the configuration file",
             ),
             (layer("/d", Some("6443")), "listen: \"6443\" is not an address and a port, such as 127.0.0.1:6443"),
+            (
+                Layer { node_listen: Some("8443".into()), ..layer("/d", None) },
+                "nodeListen: \"8443\" is not an address and a port, such as 0.0.0.0:8443",
+            ),
+            (
+                Layer { tls_certificate: Some("/c".into()), ..layer("/d", None) },
+                "tlsCertificate: its key is missing; name it with --tls-key FILE",
+            ),
+            (
+                Layer { tls_certificate: Some("/c".into()), tls_key: Some("/k".into()), ..layer("/d", None) },
+                "tlsCertificate: it is for machines; name where they are listened to with --node-listen ADDR:PORT",
+            ),
             (both, "encryption: there is a key file and a passphrase file; name one of them"),
             (Layer { audit_megabytes: Some(0), ..layer("/d", None) }, "auditMegabytes: 0 is outside 1-1048576"),
             (

@@ -1,0 +1,99 @@
+//! The watch that keeps the table: every Secret with the label `kiln.dev/ignition`, in all namespaces.
+//!
+//! Objects are read without a schema, so that a Secret nobody can make sense of is one strange Secret and not the end of
+//! the watch. While the API does not answer, what is known is served on: tokens of hosts need it, those of pools do not.
+
+use std::collections::HashSet;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::api::{Api, DynamicObject};
+use kube::runtime::watcher::{self, Event};
+use serde_json::Value;
+
+use super::NodeEndpoint;
+use super::table::{Item, Place, read_secret};
+use crate::hub::boot_secrets::IGNITION_LABEL;
+use crate::hub::controllers::kinds;
+
+/// The wait after the first error; doubled each time.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// The longest wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// Watches for ever.
+pub async fn observe_secrets(endpoint: Arc<NodeEndpoint>) {
+    let Some(secrets) = kinds::find("Secret") else { return };
+    let api: Api<DynamicObject> = Api::all_with(endpoint.client.clone(), &secrets.resource());
+    // Payloads are large: a page of fewer holds less at a time.
+    let config = watcher::Config::default().labels(IGNITION_LABEL).page_size(100);
+    let mut events = pin!(watcher::watcher(api, config));
+    let mut listed: HashSet<Place> = HashSet::new();
+    let mut wait = FIRST_WAIT;
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => {
+                wait = FIRST_WAIT;
+                take(&endpoint, event, &mut listed).await;
+            }
+            Err(error) => {
+                endpoint.figures.watch_interrupted();
+                tracing::debug!(%error, "the watch of the node endpoints was interrupted");
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(LONGEST_WAIT);
+            }
+        }
+    }
+}
+
+async fn take(endpoint: &Arc<NodeEndpoint>, event: Event<DynamicObject>, listed: &mut HashSet<Place>) {
+    match event {
+        Event::Init => listed.clear(),
+        Event::InitApply(object) => {
+            let object = serde_json::to_value(object).unwrap_or_default();
+            listed.insert(place(&object));
+            put(endpoint, object).await;
+        }
+        Event::InitDone => {
+            endpoint.table_mut().retain(&std::mem::take(listed));
+            endpoint.first_list_is_read().await;
+        }
+        Event::Apply(object) => put(endpoint, serde_json::to_value(object).unwrap_or_default()).await,
+        Event::Delete(object) => {
+            let object = serde_json::to_value(object).unwrap_or_default();
+            endpoint.table_mut().remove(&place(&object));
+        }
+    }
+}
+
+/// Reads a Secret. Payloads are large, and reading one must not hold up requests.
+async fn put(endpoint: &Arc<NodeEndpoint>, object: Value) {
+    let place = place(&object);
+    let known = endpoint.table().payload(&place.0, &place.1);
+    let large = object["metadata"]["labels"][IGNITION_LABEL] == "payload";
+    let item = match large {
+        true => tokio::task::spawn_blocking(move || read_secret(&object, known.as_ref())).await.unwrap_or(None),
+        false => read_secret(&object, None),
+    };
+    match &item {
+        Some(Item::Payload(payload)) => {
+            if let Err(why) = &payload.source {
+                tracing::warn!(namespace = place.0, secret = place.1, %why, "a payload cannot be served");
+            }
+        }
+        Some(_) => {}
+        None => tracing::warn!(namespace = place.0, secret = place.1, "a Secret for hosts makes no sense and is left out"),
+    }
+    let mut table = endpoint.table_mut();
+    match item {
+        Some(item) => table.put(place, item),
+        None => table.remove(&place),
+    }
+}
+
+fn place(object: &Value) -> Place {
+    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
+    (text("namespace"), text("name"))
+}
