@@ -14,7 +14,7 @@ use crate::audit::{AuditEntry, AuditLog};
 use crate::error::ApiError;
 use crate::health::Checks;
 use crate::identity::{ADMINISTRATORS, Identity, TokenTable, Tokens};
-use crate::metrics::{MoreFigures, Metrics, Turned};
+use crate::metrics::{Metrics, MoreFigures, Turned};
 use crate::policy::Policy;
 use crate::rate_limit::{Full, Held, Quota, Rate, RateLimiter, Seldom, source_key};
 use crate::request::{ObjectPath, Query};

@@ -347,14 +347,7 @@ mod tests {
             ("somebody else", Some(used()), 2, Ready, 2001, Judgement::Alarm { first }),
             ("somebody else, much later", Some(used()), 2, Ready, end + 1, Judgement::Alarm { first }),
             ("somebody else, not ready", Some(used()), 2, Pending, 2001, Judgement::Alarm { first }),
-            (
-                "taken back",
-                Some(fresh().revoke(Moment(1500))),
-                1,
-                Ready,
-                2000,
-                Judgement::Refuse(Refusal::Revoked),
-            ),
+            ("taken back", Some(fresh().revoke(Moment(1500))), 1, Ready, 2000, Judgement::Refuse(Refusal::Revoked)),
             (
                 "taken back after it was used",
                 Some(used().revoke(Moment(2001))),

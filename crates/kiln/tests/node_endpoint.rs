@@ -14,9 +14,7 @@ use kiln_apiserver::rate_limit::Rate;
 use kiln_core::boot_token::{BootRecord, RETRY_SECONDS, Refusal};
 use kiln_core::timeline::Moment;
 use kube::api::DeleteParams;
-use nodes::{
-    Lab, NAMESPACE, POOL_CONFIG, ask, bearer, gunzip, issue, overlay, own_files, payload, pool_token, until,
-};
+use nodes::{Lab, NAMESPACE, POOL_CONFIG, ask, bearer, gunzip, issue, overlay, own_files, payload, pool_token, until};
 use serde_json::{Value, json};
 
 const UUID: &str = "0f0a3a5c-7a67-4a2b-9b1a-2f6a0a4c1e11";
@@ -40,7 +38,9 @@ async fn whoever_shows_nothing_that_could_be_a_token_is_unauthorized() {
     let replica = lab.replica().await;
     let before = lab.revision();
     let encoded = bearer(UUID);
-    for authorization in [None, Some("Basic YTpi"), Some("bearer YTpi"), Some("Bearer not-base64!"), Some("Bearer"), Some(&encoded[6..])] {
+    for authorization in
+        [None, Some("Basic YTpi"), Some("bearer YTpi"), Some("Bearer not-base64!"), Some("Bearer"), Some(&encoded[6..])]
+    {
         let headers: Vec<(&str, &str)> = authorization.iter().map(|value| ("authorization", *value)).collect();
         let answer = replica.ask("GET", "/ignition", &headers, HERE).await;
         assert_eq!((answer.status, answer.text().as_str()), (401, "Unauthorized\n"), "{authorization:?}");
@@ -94,7 +94,11 @@ async fn a_token_that_is_not_good_is_511_with_the_truth_in_a_header() {
 async fn a_pool_token_gets_the_payload_whatever_the_other_headers_and_the_method_say() {
     let lab = Lab::start("node-200").await;
     lab.declare_pool(POOL_CONFIG).await;
-    lab.create("Secret", pool_token("token-worker-1", "payload-worker-1", UUID, Some(OTHER), Some("2999-01-01T00:00:00Z"))).await;
+    lab.create(
+        "Secret",
+        pool_token("token-worker-1", "payload-worker-1", UUID, Some(OTHER), Some("2999-01-01T00:00:00Z")),
+    )
+    .await;
     let replica = lab.replica().await;
     let version = accept("3.4.0");
     for (method, path, token, more) in [
@@ -113,7 +117,8 @@ async fn a_pool_token_gets_the_payload_whatever_the_other_headers_and_the_method
     }
     until("the annotation", async || {
         let secret = lab.api("Secret").get("token-worker-1").await.unwrap();
-        secret.metadata.annotations.unwrap().get("hypershift.openshift.io/ignition-reached").map(String::as_str) == Some("True")
+        secret.metadata.annotations.unwrap().get("hypershift.openshift.io/ignition-reached").map(String::as_str)
+            == Some("True")
     })
     .await;
     let settled = lab.revision();
@@ -194,7 +199,9 @@ async fn gzip_is_sent_to_who_asks_and_is_the_same_config() {
     let replica = lab.replica().await;
     for token in [UUID, token.as_str()] {
         let authorization = bearer(token);
-        let with = |encoding: &'static str| [("authorization", authorization.clone()), ("accept-encoding", encoding.to_owned())];
+        let with = |encoding: &'static str| {
+            [("authorization", authorization.clone()), ("accept-encoding", encoding.to_owned())]
+        };
         let fetch = async |encoding| {
             let headers = with(encoding);
             let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -221,7 +228,10 @@ async fn a_host_gets_its_own_config_once_and_its_timeline_says_so() {
     let answer = replica.fetch(&token, HERE).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(answer.header("content-length"), head.header("content-length"));
-    assert_eq!(answer.paths(), ["/etc/pool", "/etc/hostname", "/etc/NetworkManager/system-connections/eth0.nmconnection"]);
+    assert_eq!(
+        answer.paths(),
+        ["/etc/pool", "/etc/hostname", "/etc/NetworkManager/system-connections/eth0.nmconnection"]
+    );
     let used = lab.record("w0").await.used.expect("it was used before the answer");
     assert_eq!(used.source.to_string(), HERE);
     // The answer may be lost: the same machine asks again, in either form of its token.
@@ -256,7 +266,10 @@ async fn a_second_source_gets_nothing_and_people_are_told() {
     until("the alarm", async || lab.status("w0").await["provision"]["alarm"].is_string()).await;
     let status = lab.status("w0").await;
     let alarm = status["provision"]["alarm"].as_str().unwrap();
-    assert!(alarm.starts_with("192.0.2.2 showed the boot token of generation 1, which 192.0.2.1 had used at "), "{alarm}");
+    assert!(
+        alarm.starts_with("192.0.2.2 showed the boot token of generation 1, which 192.0.2.1 had used at "),
+        "{alarm}"
+    );
     let failed: Vec<&Value> =
         status["timeline"].as_array().unwrap().iter().filter(|entry| entry["outcome"] == "Failed").collect();
     assert_eq!(failed.len(), 1, "{status}");
@@ -353,11 +366,18 @@ async fn a_pool_is_served_as_the_machine_config_server_does_but_to_its_own_only(
             assert_eq!(answer.header("content-type"), "application/json");
             assert_eq!(answer.json()["ignition"]["version"], version, "{asked}");
             let head = get("HEAD", "/config/worker", Some(UUID), &accept(asked)).await;
-            assert_eq!((head.status, head.header("content-length"), head.body.len()), (200, answer.header("content-length"), 0));
+            assert_eq!(
+                (head.status, head.header("content-length"), head.body.len()),
+                (200, answer.header("content-length"), 0)
+            );
         }
     }
     for asked in ["", "*/*", "text/plain"] {
-        assert_eq!(get("GET", "/config/worker", Some(UUID), asked).await.json()["ignition"]["version"], "2.2.0", "{asked}");
+        assert_eq!(
+            get("GET", "/config/worker", Some(UUID), asked).await.json()["ignition"]["version"],
+            "2.2.0",
+            "{asked}"
+        );
     }
     let new = accept("3.4.0");
     for (method, path, token, status, reason) in [
@@ -463,7 +483,8 @@ async fn a_restart_serves_at_once_and_tells_what_the_crash_swallowed() {
     let token = lab.issue("w0").await;
     let record = lab.record("w0").await;
     // As a replica leaves it that died between the use and the story.
-    let used = BootRecord { used: Some(kiln_core::boot_token::Use { at: now(), source: HERE.parse().unwrap() }), ..record };
+    let used =
+        BootRecord { used: Some(kiln_core::boot_token::Use { at: now(), source: HERE.parse().unwrap() }), ..record };
     lab.patch("Secret", "boot-token-w0", json!({"data": kiln::hub::boot_secrets::render_record(&used)})).await;
     let replica = lab.replica().await;
     assert_eq!(replica.fetch(&token, HERE).await.status, 200, "the first request after readiness");
@@ -476,7 +497,8 @@ async fn the_hubs_own_listener_has_the_same_paths_beside_the_api() {
     lab.declare_pool(POOL_CONFIG).await;
     lab.create("Secret", pool_token("token-worker-1", "payload-worker-1", UUID, None, None)).await;
     let replica = lab.replica().await;
-    let router = beside(std::sync::Arc::clone(&replica.endpoint), kiln_apiserver::router(std::sync::Arc::clone(&lab.server)));
+    let router =
+        beside(std::sync::Arc::clone(&replica.endpoint), kiln_apiserver::router(std::sync::Arc::clone(&lab.server)));
     let headers = [("authorization", &*bearer(UUID))];
     assert_eq!(ask(&router, "GET", "/ignition", &headers, HERE).await.status, 200);
     assert_eq!(ask(&router, "GET", "/config/worker", &headers, HERE).await.status, 200);

@@ -83,7 +83,8 @@ pub struct ServeArgs {
 /// Serves until SIGTERM or SIGINT.
 pub fn run(args: &ServeArgs) -> Result<Outcome, Failure> {
     if args.kubernetes {
-        let node = config::parse_node_listen(args.node_listen.clone(), args.tls_certificate.clone(), args.tls_key.clone());
+        let node =
+            config::parse_node_listen(args.node_listen.clone(), args.tls_certificate.clone(), args.tls_key.clone());
         let node = node.map_err(|why| Failure::refused(anyhow!(why)))?;
         return kubernetes::run(args.kubeconfig.as_deref(), args.log.as_deref(), node.as_ref());
     }

@@ -248,7 +248,12 @@ pub fn secret(name: &str, what: &str, labels: Value, data: &[(&str, &[u8])]) -> 
 
 pub fn payload(name: &str, pool: &str, config: &str) -> Value {
     let id = hash_token(config).to_string();
-    secret(name, "payload", json!({"kiln.dev/pool": pool}), &[("id", id.as_bytes()), ("config", &gzip(config.as_bytes()))])
+    secret(
+        name,
+        "payload",
+        json!({"kiln.dev/pool": pool}),
+        &[("id", id.as_bytes()), ("config", &gzip(config.as_bytes()))],
+    )
 }
 
 pub fn overlay(host: &str, payload: &str, files: &Value, config: Option<&str>) -> Value {
@@ -297,7 +302,8 @@ pub fn pool_token(name: &str, payload: &str, token: &str, old: Option<&str>, exp
     object["type"] = "Opaque".into();
     object["metadata"]["annotations"] = json!({"kiln.dev/payload": payload, "hypershift.openshift.io/nodePool": "site/worker", "hypershift.openshift.io/ignition-config": "true"});
     if let Some(expires) = expires {
-        object["metadata"]["annotations"]["hypershift.openshift.io/ignition-token-expiration-timestamp"] = expires.into();
+        object["metadata"]["annotations"]["hypershift.openshift.io/ignition-token-expiration-timestamp"] =
+            expires.into();
     }
     object
 }

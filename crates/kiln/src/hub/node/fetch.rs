@@ -133,11 +133,7 @@ fn parse_bearer(header: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&STANDARD.decode(value).ok()?).into_owned())
 }
 
-async fn fetch_pool(
-    endpoint: &Arc<NodeEndpoint>,
-    asked: &Asked<'_>,
-    token: Arc<PoolToken>,
-) -> Result<Served, Denied> {
+async fn fetch_pool(endpoint: &Arc<NodeEndpoint>, asked: &Asked<'_>, token: Arc<PoolToken>) -> Result<Served, Denied> {
     endpoint.pace_pool(asked.source)?;
     if token.expires.is_some_and(|expires| expires <= now()) {
         return Err(Outcome::Refused(Refusal::Expired).into());
@@ -157,11 +153,7 @@ async fn fetch_pool(
     Ok(served)
 }
 
-async fn fetch_host(
-    endpoint: &Arc<NodeEndpoint>,
-    asked: &Asked<'_>,
-    token: Arc<HostToken>,
-) -> Result<Served, Denied> {
+async fn fetch_host(endpoint: &Arc<NodeEndpoint>, asked: &Asked<'_>, token: Arc<HostToken>) -> Result<Served, Denied> {
     endpoint.pace_host(&token.record.hash)?;
     let (overlay, payload) = {
         let table = endpoint.table();
@@ -183,7 +175,8 @@ async fn fetch_host(
         return Ok(served);
     }
     if let Some(record) = write {
-        let (token, first) = match tokio::time::timeout(PATIENCE, use_up(endpoint, &token, record, asked.source)).await {
+        let (token, first) = match tokio::time::timeout(PATIENCE, use_up(endpoint, &token, record, asked.source)).await
+        {
             Ok(used) => used?,
             Err(_) => return Err(Outcome::Store.into()),
         };
@@ -215,7 +208,11 @@ async fn use_up(
         let patch = json!({"metadata": {"resourceVersion": revision}, "data": {"used": data["used"], "source": data["source"]}});
         let error = match api.patch(&token.secret, &parameters, &Patch::Merge(patch)).await {
             Ok(object) => {
-                let used = HostToken { revision: object.metadata.resource_version.unwrap_or_default(), record, ..HostToken::clone(token) };
+                let used = HostToken {
+                    revision: object.metadata.resource_version.unwrap_or_default(),
+                    record,
+                    ..HostToken::clone(token)
+                };
                 return remember(endpoint, used).ok_or(store);
             }
             Err(error) => error,

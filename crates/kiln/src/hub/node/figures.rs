@@ -200,7 +200,9 @@ mod tests {
             let line = format!("kiln_ignition_requests_total{{outcome=\"{}\"}} 2\n", outcome.name());
             assert_eq!(text.matches(&line).count(), 1, "{line} in {text}");
         }
-        assert!(text.contains("kiln_ignition_objects{kind=\"payload\"} 3\n") && text.ends_with("kiln_ignition_loaded 1\n"));
+        assert!(
+            text.contains("kiln_ignition_objects{kind=\"payload\"} 3\n") && text.ends_with("kiln_ignition_loaded 1\n")
+        );
     }
 
     #[test]

@@ -164,7 +164,9 @@ async fn follow(certificate: &ServedCertificate, renewal: Renewal, look_every: D
             seen = now;
             let replaced = read(&files).and_then(|(chain, key)| Ok(certificate.replace(&chain, &key)?));
             match replaced {
-                Ok(()) => tracing::info!(file = %files.certificate.display(), "the certificate for machines was read anew"),
+                Ok(()) => {
+                    tracing::info!(file = %files.certificate.display(), "the certificate for machines was read anew")
+                }
                 // One file was replaced and the other not yet: the next look sees both.
                 Err(error) => {
                     let cause = std::error::Error::source(&error).map(ToString::to_string);

@@ -83,7 +83,8 @@ async fn answer_beside(
 async fn answer(State(endpoint): State<Arc<NodeEndpoint>>, request: Request) -> Response<Body> {
     // The body is not read: whatever a client sends there is left to the connection, which ends with the answer.
     let (head, _) = request.into_parts();
-    let source = head.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0.ip().to_canonical());
+    let source =
+        head.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0.ip().to_canonical());
     match parse_route(head.uri.path()) {
         Some(Route::Ignition) => answer_ignition(&endpoint, &head.method, &head.headers, source).await,
         Some(Route::Config(pool)) => answer_config(&endpoint, &head.method, &head.headers, source, pool).await,

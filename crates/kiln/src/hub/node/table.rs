@@ -17,7 +17,9 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::prepared::{Rendered, Source, Unusable};
-use crate::hub::boot_secrets::{BOOT_TOKEN, HOST_LABEL, IGNITION_LABEL, decode_bytes, decode_text, hash_token, parse_record};
+use crate::hub::boot_secrets::{
+    BOOT_TOKEN, HOST_LABEL, IGNITION_LABEL, decode_bytes, decode_text, hash_token, parse_record,
+};
 use crate::hub::timeline::parse_time;
 
 /// The annotation of a pool's token that names its payload.
@@ -229,7 +231,8 @@ impl Table {
 
     /// Tokens that were used not longer ago than this.
     pub fn used_since(&self, moment: Moment) -> Vec<Arc<HostToken>> {
-        let hosts = self.tokens.values().filter_map(|token| if let Token::Host(token) = token { Some(token) } else { None });
+        let hosts =
+            self.tokens.values().filter_map(|token| if let Token::Host(token) = token { Some(token) } else { None });
         hosts.filter(|token| token.record.used.is_some_and(|first| moment <= first.at)).cloned().collect()
     }
 
@@ -307,7 +310,9 @@ fn read_overlay(data: &Value) -> Option<Overlay> {
 
 /// Whether a file means the same in every version of spec 3: only fields 3.0 has, no bits before the permissions.
 fn is_plain(file: &Value) -> bool {
-    let only = |value: &Value, keys: &[&str]| value.as_object().is_some_and(|all| all.keys().all(|key| keys.contains(&key.as_str())));
+    let only = |value: &Value, keys: &[&str]| {
+        value.as_object().is_some_and(|all| all.keys().all(|key| keys.contains(&key.as_str())))
+    };
     let contents = &file["contents"];
     only(file, &["path", "mode", "overwrite", "contents", "user", "group"])
         && (contents.is_null() || only(contents, &["source", "compression", "verification"]))
@@ -325,7 +330,8 @@ fn read_pool_token(metadata: &Value, data: &Value) -> Option<Item> {
     // A time nobody can read has passed.
     let expires = annotation(EXPIRATION_ANNOTATION).map(|time| parse_time(time).unwrap_or(Moment(i64::MIN)));
     let pool = metadata["labels"][POOL_LABEL].as_str().unwrap_or_default();
-    let node_pool = annotation(NODE_POOL_ANNOTATION).map_or_else(|| format!("{}/{pool}", text(&metadata["namespace"])), str::to_owned);
+    let node_pool = annotation(NODE_POOL_ANNOTATION)
+        .map_or_else(|| format!("{}/{pool}", text(&metadata["namespace"])), str::to_owned);
     let token = PoolToken {
         namespace: text(&metadata["namespace"]),
         secret: text(&metadata["name"]),
@@ -347,7 +353,11 @@ mod tests {
     use crate::hub::boot_secrets::render_record;
 
     fn secret(name: &str, what: &str, more: Value, data: &[(&str, &str)]) -> Value {
-        let data: Value = data.iter().map(|(key, text)| ((*key).to_owned(), STANDARD.encode(text).into())).collect::<serde_json::Map<_, _>>().into();
+        let data: Value = data
+            .iter()
+            .map(|(key, text)| ((*key).to_owned(), STANDARD.encode(text).into()))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
         let mut object = json!({"metadata": {"name": name, "namespace": "site", "resourceVersion": "7", "labels": {"kiln.dev/ignition": what}}, "data": data});
         for (key, value) in more.as_object().into_iter().flatten() {
             object["metadata"][key] = value.clone();
@@ -367,11 +377,18 @@ mod tests {
     #[test]
     fn a_pool_has_two_tokens_and_forgets_both() {
         let mut table = Table::default();
-        let more = json!({"annotations": {"kiln.dev/payload": "payload-w", "hypershift.openshift.io/nodePool": "clusters/w"}});
-        assert!(put(&mut table, &secret("token-w-1", "pool-token", more.clone(), &[("token", "new"), ("old_token", "old")])));
+        let more =
+            json!({"annotations": {"kiln.dev/payload": "payload-w", "hypershift.openshift.io/nodePool": "clusters/w"}});
+        assert!(put(
+            &mut table,
+            &secret("token-w-1", "pool-token", more.clone(), &[("token", "new"), ("old_token", "old")])
+        ));
         for token in ["new", "old"] {
             let Some(Token::Pool(token)) = table.token(&hash_token(token)) else { panic!("{token} is unknown") };
-            assert_eq!((token.payload.as_str(), token.node_pool.as_str(), token.expires), ("payload-w", "clusters/w", None));
+            assert_eq!(
+                (token.payload.as_str(), token.node_pool.as_str(), token.expires),
+                ("payload-w", "clusters/w", None)
+            );
         }
         assert!(put(&mut table, &secret("token-w-1", "pool-token", more, &[("token", "newer"), ("old_token", "new")])));
         assert!(table.token(&hash_token("old")).is_none() && table.token(&hash_token("newer")).is_some());
@@ -382,7 +399,8 @@ mod tests {
     #[test]
     fn an_expiry_nobody_can_read_has_passed() {
         for (time, expected) in [("2026-01-02T03:04:05Z", Moment(1_767_323_045)), ("tomorrow", Moment(i64::MIN))] {
-            let object = secret("t", "pool-token", json!({"annotations": {EXPIRATION_ANNOTATION: time}}), &[("token", "a")]);
+            let object =
+                secret("t", "pool-token", json!({"annotations": {EXPIRATION_ANNOTATION: time}}), &[("token", "a")]);
             let Some(Item::Pool(_, token)) = read_secret(&object, None) else { panic!("{time}") };
             assert_eq!(token.expires, Some(expected));
         }
@@ -399,7 +417,10 @@ mod tests {
             let mut object = secret("boot-token-c", "boot-token", more, &[]);
             object["data"] = render_record(&record);
             let Some(Item::Host(token)) = read_secret(&object, None) else { panic!("{object}") };
-            assert_eq!((token.host.as_str(), token.secret.as_str(), token.revision.as_str()), (expected, "boot-token-c", "7"));
+            assert_eq!(
+                (token.host.as_str(), token.secret.as_str(), token.revision.as_str()),
+                (expected, "boot-token-c", "7")
+            );
         }
     }
 
@@ -413,7 +434,8 @@ mod tests {
             (json!([{"path": "/a", "mode": 0o4755}]), false),
             (json!(["strange"]), false),
         ] {
-            let object = secret("overlay-a", "overlay", Value::Null, &[("payload", "p"), ("files", &files.to_string())]);
+            let object =
+                secret("overlay-a", "overlay", Value::Null, &[("payload", "p"), ("files", &files.to_string())]);
             let Some(Item::Overlay(host, overlay)) = read_secret(&object, None) else { panic!("{files}") };
             assert_eq!((host.as_str(), overlay.plain), ("a", plain), "{files}");
         }
@@ -426,7 +448,12 @@ mod tests {
     #[test]
     fn a_payload_that_did_not_change_is_not_read_again() {
         let mut table = Table::default();
-        let good = secret("payload-w", "payload", Value::Null, &[("id", "1"), ("config", r#"{"ignition":{"version":"3.2.0"}}"#)]);
+        let good = secret(
+            "payload-w",
+            "payload",
+            Value::Null,
+            &[("id", "1"), ("config", r#"{"ignition":{"version":"3.2.0"}}"#)],
+        );
         assert!(put(&mut table, &good));
         let first = table.payload("site", "payload-w").unwrap();
         assert!(put(&mut table, &good) && Arc::ptr_eq(&first, &table.payload("site", "payload-w").unwrap()));

@@ -84,7 +84,9 @@ async fn put(endpoint: &Arc<NodeEndpoint>, object: Value) {
             }
         }
         Some(_) => {}
-        None => tracing::warn!(namespace = place.0, secret = place.1, "a Secret for hosts makes no sense and is left out"),
+        None => {
+            tracing::warn!(namespace = place.0, secret = place.1, "a Secret for hosts makes no sense and is left out")
+        }
     }
     let mut table = endpoint.table_mut();
     match item {

@@ -79,7 +79,9 @@ async fn write(endpoint: &NodeEndpoint, testimony: &Testimony) {
 
 fn about(testimony: &Testimony) -> String {
     match testimony {
-        Testimony::Fetched(token, _) | Testimony::Alarm { token, .. } => format!("Host {}/{}", token.namespace, token.host),
+        Testimony::Fetched(token, _) | Testimony::Alarm { token, .. } => {
+            format!("Host {}/{}", token.namespace, token.host)
+        }
         Testimony::Reached(token) => format!("Secret {}/{}", token.namespace, token.secret),
     }
 }

@@ -73,7 +73,11 @@ fn an_empty_list_takes_files_and_a_missing_one_is_composed() {
     assert_eq!(value(&body)["storage"]["files"].as_array().unwrap().len(), 2);
     let missing = source(r#"{"ignition":{"version":"3.2.0"}}"#);
     let rendered = missing.render(SpecVersion::V3_2).unwrap();
-    assert!(!rendered.takes_files() && rendered.body(Some(&files)).is_none() && rendered.packed_body(Some(&files)).is_none());
+    assert!(
+        !rendered.takes_files()
+            && rendered.body(Some(&files)).is_none()
+            && rendered.packed_body(Some(&files)).is_none()
+    );
     let composed = value(&missing.compose(&[json!({"path": "/a"})], None, SpecVersion::V3_2).unwrap());
     assert_eq!(composed, json!({"ignition": {"version": "3.2.0"}, "storage": {"files": [{"path": "/a"}]}}));
 }
@@ -109,16 +113,16 @@ fn an_older_version_is_written_with_what_it_lost_or_refused() {
     let second = value(&joined(source.render(SpecVersion::V2_2).unwrap().body(None).unwrap()));
     assert_eq!(second["ignition"]["version"], "2.2.0");
     assert_eq!(second["storage"]["files"][0]["filesystem"], "root");
-    let luks = self::source(
-        r#"{"ignition":{"version":"3.3.0"},"storage":{"luks":[{"name":"a","device":"/dev/sda"}]}}"#,
-    );
+    let luks =
+        self::source(r#"{"ignition":{"version":"3.3.0"},"storage":{"luks":[{"name":"a","device":"/dev/sda"}]}}"#);
     let refused = luks.render(SpecVersion::V3_1).unwrap_err().to_string();
     assert!(refused.starts_with("the config cannot be written in spec 3.1.0: KLN"), "{refused}");
 }
 
 #[test]
 fn what_only_go_reads_is_written_anew() {
-    let twice = source(r#"{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a"}]},"storage":{"Links":[]}}"#);
+    let twice =
+        source(r#"{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a"}]},"storage":{"Links":[]}}"#);
     let rendered = twice.render(SpecVersion::V3_2).unwrap();
     let body = joined(rendered.body(Some(&Bytes::from_static(b"{\"path\":\"/b\"}"))).unwrap());
     assert_eq!(value(&body)["storage"]["files"], json!([{"path": "/a"}, {"path": "/b"}]));
