@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use serde_json::Value;
 
@@ -28,6 +29,9 @@ pub struct Args {
     /// Watches that must all see an update
     #[arg(long, default_value_t = 1000)]
     watches: usize,
+    /// Measure only this kind of objects
+    #[arg(long, value_enum)]
+    only: Option<Sample>,
     /// Cargo profile of server and client
     #[arg(long, default_value = "release")]
     profile: String,
@@ -88,24 +92,31 @@ pub fn run(args: &Args) -> Result<()> {
         for (flag, value) in [("--objects", args.objects), ("--clients", args.clients), ("--watches", args.watches)] {
             measuring.arg(flag).arg(value.to_string());
         }
+        if let Some(only) = args.only.and_then(|only| only.to_possible_value()) {
+            measuring.args(["--only", only.get_name()]);
+        }
         return execute(&mut measuring);
     }
     allow_connections(args.watches)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let kiln = Kind::Kiln(target.join("kiln"));
     let measured = |kind: &Kind, sample| runtime.block_on(measure(kind, sample, args));
-    let hosts = measured(&kiln, Sample::Host)?;
-    let ours = measured(&kiln, Sample::Machine)?;
-    let theirs = match std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from) {
-        Some(assets) => Some(measured(&Kind::Kubernetes(assets), Sample::Machine)?),
-        None => None,
-    };
-    println!("\nHosts: judged by the rules, acted on by the controllers");
-    print(args, Sample::Host, &hosts, None);
-    println!("\nA kind nobody acts on, the same on both");
-    print(args, Sample::Machine, &ours, theirs.as_ref());
-    if theirs.is_none() {
-        println!("\nKUBEBUILDER_ASSETS names no folder with kube-apiserver and etcd: nothing to compare with.");
+    if args.only != Some(Sample::Machine) {
+        let hosts = measured(&kiln, Sample::Host)?;
+        println!("\nHosts: judged by the rules, acted on by the controllers");
+        print(args, Sample::Host, &hosts, None);
+    }
+    if args.only != Some(Sample::Host) {
+        let ours = measured(&kiln, Sample::Machine)?;
+        let theirs = match std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from) {
+            Some(assets) => Some(measured(&Kind::Kubernetes(assets), Sample::Machine)?),
+            None => None,
+        };
+        println!("\nA kind nobody acts on, the same on both");
+        print(args, Sample::Machine, &ours, theirs.as_ref());
+        if theirs.is_none() {
+            println!("\nKUBEBUILDER_ASSETS names no folder with kube-apiserver and etcd: nothing to compare with.");
+        }
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 const NAMESPACE: &str = "bench";
 
 /// Which kind of object.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Sample {
     /// A kind that is defined for the measurement, the same on every server; nobody acts on it.
     Machine,

@@ -60,16 +60,15 @@ impl Admission for Rules {
         }
         let Some(text) = document(review.object) else { return Verdict::default() };
         let own = ObjectKey::of(review.object);
-        let alone = Selection::default().with(review.object).judge();
-        let causes: Vec<Cause> =
-            about(&alone, &own).filter(|finding| is_refused(&own, finding, &alone)).map(cause).collect();
-        if !causes.is_empty() {
-            return Verdict { causes, warnings: Vec::new() };
-        }
         let (selection, whole) = self.known.lock().unwrap_or_else(PoisonError::into_inner).select(review, &own, &text);
         let judged = selection.with(review.object).judge();
         let believed = |finding: &&Diagnostic| whole || !FROM_THE_WHOLE.contains(&finding.code);
-        Verdict { causes, warnings: about(&judged, &own).filter(believed).map(warning).collect() }
+        let (refusing, rest): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
+            about(&judged, &own).filter(believed).partition(|finding| is_refused(&own, finding, &judged));
+        match refusing.is_empty() {
+            true => Verdict { causes: Vec::new(), warnings: rest.into_iter().map(warning).collect() },
+            false => Verdict { causes: refusing.into_iter().map(cause).collect(), warnings: Vec::new() },
+        }
     }
 }
 
@@ -149,7 +148,8 @@ fn about<'a>(judged: &'a JudgedWorld, own: &ObjectKey) -> impl Iterator<Item = &
         .filter(move |finding| finding.at.map(|at| judged.sources.outer(at).file) == file && file.is_some())
 }
 
-/// Whether upstream refuses the object for this.
+/// Whether upstream refuses the object for this. All of these are about what the object itself says: no neighbour brings
+/// them about.
 ///
 /// Wrong types and missing fields are refused by every schema, bad names and selectors of a policy by its admission
 /// policy, and BMC address, boot MAC address and device name of a BareMetalHost by its webhook. Kiln's own kinds are

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::sendfile::sendfile;
 use nix::sys::socket::{MsgFlags, send};
+use socket2::SockRef;
 
 /// What TLS reads and encrypts at once.
 const CHUNK: usize = 64 * 1024;
@@ -93,8 +94,8 @@ impl Wire {
             Wire::Plain(timed) => {
                 let mut at = i64::try_from(range.start).map_err(io::Error::other)?;
                 let end = i64::try_from(range.end).map_err(io::Error::other)?;
-                // With TCP_NODELAY the kernel sends each few pages as a packet of their own: seven times the CPU time.
-                timed.stream.set_nodelay(false)?;
+                // Otherwise the kernel sends each few pages as a packet of their own: seven times the CPU time.
+                SockRef::from(&timed.stream).set_tcp_cork(true)?;
                 while at < end {
                     // The kernel sends at most 2 GiB at once.
                     let count = usize::try_from((end - at).min(1 << 30)).map_err(io::Error::other)?;
@@ -102,8 +103,8 @@ impl Wire {
                         return Err(shortened());
                     }
                 }
-                // Also pushes what has not filled a packet.
-                timed.stream.set_nodelay(true)
+                // Pushes what has not filled a packet.
+                SockRef::from(&timed.stream).set_tcp_cork(false)
             }
             Wire::Tls(stream) => {
                 let mut buffer = vec![0; CHUNK];

@@ -17,12 +17,13 @@ use serde_json::Value;
 
 use super::ObjectKey;
 
-/// A word that more objects have leads to none of them.
-const COMMON: usize = 32;
+/// A word that more objects have leads to none of them: a rack of forty hosts says little about any two of them, and each
+/// object that is judged along costs a third of a millisecond.
+const COMMON: usize = 4;
 /// A kind with no more objects than this is always among the neighbours.
 const FEW: usize = 16;
 /// No more objects are judged together.
-pub const MOST: usize = 192;
+pub const MOST: usize = 48;
 /// Longer texts are contents, not words.
 const LONGEST: usize = 253;
 
