@@ -68,7 +68,8 @@ async fn serve_nodes(
     listen: &NodeListen,
     stopping: &watch::Receiver<bool>,
 ) -> Result<(JoinHandle<()>, JoinHandle<()>), Failure> {
-    let nobody: Option<(Authority, fn(SocketAddr) -> Vec<String>)> = None;
+    type Names = fn(SocketAddr) -> Vec<String>;
+    let nobody: Option<(Authority, Names)> = None;
     let listener = NodeListener::bind(listen, nobody).await.map_err(Failure::refused)?;
     complain(&format!("  machines fetch https://{}/ignition\n", listener.address));
     let nodes = NodeEndpoint::new(client, NodeLimits::default());
