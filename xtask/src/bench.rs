@@ -14,6 +14,7 @@ mod hub;
 mod hub_client;
 mod hub_samples;
 mod hub_servers;
+mod ignition;
 mod image;
 mod serving;
 
@@ -36,6 +37,8 @@ pub enum Bench {
     },
     /// The hub's API under load, beside kube-apiserver and etcd when KUBEBUILDER_ASSETS names them
     Hub(hub::Args),
+    /// Configs fetched by machines, beside nginx serving the same bytes from a file
+    Ignition(ignition::Args),
 }
 
 const PEER_VERSION: &str = "2.2.62";
@@ -51,6 +54,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         }
         Bench::Image { hosts, only_make } => image::run(*hosts, *only_make),
         Bench::Hub(args) => hub::run(args),
+        Bench::Ignition(args) => ignition::run(args),
     }
 }
 

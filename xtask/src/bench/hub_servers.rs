@@ -47,13 +47,18 @@ impl Kind {
     pub async fn start(&self, folder: &Path) -> Result<Server> {
         fs::create_dir_all(folder)?;
         match self {
-            Kind::Kiln(program) => start_kiln(program, folder).await,
+            Kind::Kiln(program) => start_kiln(program, folder, &[]).await,
             Kind::Kubernetes(assets) => start_kubernetes(assets, folder).await,
         }
     }
 }
 
 impl Server {
+    /// A server of one process that answers already.
+    pub fn of(endpoint: Endpoint, process: Child) -> Server {
+        Server { endpoint, ready_after: Duration::ZERO, processes: vec![process] }
+    }
+
     /// Ends it as an administrator would, and waits.
     pub fn stop(mut self) -> Result<()> {
         end(&mut self.processes)
@@ -99,13 +104,15 @@ fn end(processes: &mut Vec<Child>) -> Result<()> {
     Ok(())
 }
 
-async fn start_kiln(program: &Path, folder: &Path) -> Result<Server> {
+/// Starts `kiln serve` with more arguments.
+pub async fn start_kiln(program: &Path, folder: &Path, arguments: &[&str]) -> Result<Server> {
     let kubeconfig = folder.join("kubeconfig");
     let _ = fs::remove_file(&kubeconfig);
     let log = fs::File::create(folder.join("log"))?;
     let start = Instant::now();
     let mut command = Command::new(program);
-    command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(folder).stdout(Stdio::null()).stderr(log);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(folder).args(arguments);
+    command.stdout(Stdio::null()).stderr(log);
     let mut processes = vec![command.spawn().with_context(|| format!("cannot start {}", program.display()))?];
     while !kubeconfig.exists() {
         if start.elapsed() > Duration::from_secs(60) || processes[0].try_wait()?.is_some() {
@@ -204,7 +211,8 @@ async fn start_kubernetes(assets: &Path, folder: &Path) -> Result<Server> {
 
 type Builder = rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>;
 
-fn trusting(authority: CertificateDer<'static>) -> Result<Builder> {
+/// A client that trusts one authority.
+pub fn trusting(authority: CertificateDer<'static>) -> Result<Builder> {
     let mut roots = RootCertStore::empty();
     roots.add(authority)?;
     builder(roots)
@@ -232,6 +240,6 @@ async fn wait_ready(endpoint: &Endpoint, start: Instant) -> Result<Duration> {
     }
 }
 
-fn free_port() -> Result<u16> {
+pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
