@@ -111,7 +111,6 @@ impl std::fmt::Debug for NodeEndpoint {
 }
 
 /// Configs that were composed the slow way, oldest first.
-#[derive(Debug)]
 struct Composed {
     most: usize,
     held: usize,

@@ -9,7 +9,6 @@ use axum::body::{Body, Bytes, HttpBody};
 use http_body::{Frame, SizeHint};
 
 /// The parts that are still to be sent.
-#[derive(Debug)]
 pub struct Parts {
     parts: VecDeque<Bytes>,
     left: u64,

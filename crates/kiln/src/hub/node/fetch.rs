@@ -32,9 +32,9 @@ const TRIES: u32 = 8;
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// What is asked for.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Asked<'a> {
-    /// The header `Authorization`.
+    /// The header `Authorization`. Secret.
     pub authorization: Option<&'a str>,
     /// Where the request comes from.
     pub source: IpAddr,
@@ -46,6 +46,21 @@ pub struct Asked<'a> {
     pub body: bool,
     /// The pool the path names.
     pub pool: Option<&'a str>,
+}
+
+impl std::fmt::Debug for Asked<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Asked { authorization, source, version, gzip, body, pool } = self;
+        let authorization = authorization.map(|_| "…");
+        f.debug_struct("Asked")
+            .field("authorization", &authorization)
+            .field("source", source)
+            .field("version", version)
+            .field("gzip", gzip)
+            .field("body", body)
+            .field("pool", pool)
+            .finish()
+    }
 }
 
 /// Which spec version is wanted.
@@ -67,8 +82,7 @@ impl Wanted {
     }
 }
 
-/// A config on its way.
-#[derive(Debug)]
+/// A config on its way. It has secrets in it.
 pub struct Served {
     /// The body.
     pub parts: Vec<Bytes>,
@@ -76,6 +90,12 @@ pub struct Served {
     pub gzip: bool,
     /// How many fields were lost because the version does not have them.
     pub lost: usize,
+}
+
+impl std::fmt::Debug for Served {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Served").field("gzip", &self.gzip).field("lost", &self.lost).finish_non_exhaustive()
+    }
 }
 
 /// Why nothing is sent, and when to come again.
@@ -339,6 +359,15 @@ mod tests {
         ] {
             assert_eq!(parse_bearer(&header).as_deref(), expected, "{header}");
         }
+    }
+
+    #[test]
+    fn no_token_is_printed_by_accident() {
+        let version = Wanted::Exactly(SpecVersion::V3_2);
+        let source = IpAddr::from([192, 0, 2, 1]);
+        let asked = Asked { authorization: Some("Bearer abc"), source, version, gzip: false, body: true, pool: None };
+        let printed = format!("{asked:?}");
+        assert!(printed.contains("192.0.2.1") && !printed.contains("abc"), "{printed}");
     }
 
     #[test]

@@ -38,8 +38,7 @@ pub enum Unusable {
     Version(SpecVersion, String),
 }
 
-/// A config that was read, with what must be known to add files to it.
-#[derive(Debug)]
+/// A config that was read, with what must be known to add files to it. It has secrets in it.
 pub struct Source {
     /// As it came, in gzip.
     packed: Bytes,
@@ -47,6 +46,12 @@ pub struct Source {
     pub version: SpecVersion,
     /// Everything it puts at a path.
     paths: HashSet<Box<str>>,
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Source").field("version", &self.version).field("bytes", &self.packed.len()).finish_non_exhaustive()
+    }
 }
 
 impl Source {
@@ -109,8 +114,7 @@ fn add_files(config: &mut Value, files: &[Value]) {
     }
 }
 
-/// One version of a config, cut where files are added.
-#[derive(Debug)]
+/// One version of a config, cut where files are added. It has secrets in it.
 pub struct Rendered {
     text: Bytes,
     /// Where files are added, and whether there are some before.
@@ -127,10 +131,15 @@ struct Gap {
 }
 
 /// The part in front of the gap, deflated.
-#[derive(Debug)]
 struct PackedHead {
     deflated: Bytes,
     checksum: crc32fast::Hasher,
+}
+
+impl std::fmt::Debug for Rendered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rendered").field("bytes", &self.text.len()).field("lost", &self.lost).finish_non_exhaustive()
+    }
 }
 
 impl Rendered {

@@ -66,8 +66,7 @@ impl Payload {
     }
 }
 
-/// What a host has of its own.
-#[derive(Debug)]
+/// What a host has of its own. It has secrets in it.
 pub struct Overlay {
     /// The payload it belongs to, in the same namespace.
     pub payload: String,
@@ -81,6 +80,13 @@ pub struct Overlay {
     pub plain: bool,
     /// A config that is laid over everything.
     pub config: Option<Bytes>,
+}
+
+impl std::fmt::Debug for Overlay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Overlay { payload, id, paths, .. } = self;
+        f.debug_struct("Overlay").field("payload", payload).field("id", id).field("paths", paths).finish_non_exhaustive()
+    }
 }
 
 /// A host's token.
