@@ -254,7 +254,8 @@ async fn ignition_reads_a_config_in_gzip() {
 /// curl as a machine: exit code and what it printed.
 fn curl(authority: &Path, url: &str, arguments: &[&str]) -> (bool, String) {
     let mut command = Command::new("curl");
-    let output = command.args(["-sS", "--max-time", "20", "--cacert"]).arg(authority).args(arguments).arg(url).output().unwrap();
+    let output =
+        command.args(["-sS", "--max-time", "20", "--cacert"]).arg(authority).args(arguments).arg(url).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
@@ -334,11 +335,23 @@ async fn a_hub_that_is_killed_under_load_loses_no_token_and_serves_at_once() {
         .iter()
         .enumerate()
         .map(|(number, token)| {
-            let (authority, url, header) = (authority.clone(), format!("https://{node}/ignition"), format!("Authorization: {}", bearer(token)));
+            let (authority, url, header) =
+                (authority.clone(), format!("https://{node}/ignition"), format!("Authorization: {}", bearer(token)));
             tokio::task::spawn_blocking(move || {
                 // A few at a time, so that the kill meets some of them.
                 std::thread::sleep(Duration::from_millis(30 * number as u64));
-                let arguments = ["--fail", "--retry", "60", "--retry-all-errors", "--retry-delay", "1", "--retry-max-time", "60", "-H", &header];
+                let arguments = [
+                    "--fail",
+                    "--retry",
+                    "60",
+                    "--retry-all-errors",
+                    "--retry-delay",
+                    "1",
+                    "--retry-max-time",
+                    "60",
+                    "-H",
+                    &header,
+                ];
                 curl(&authority, &url, &arguments)
             })
         })

@@ -107,7 +107,8 @@ fn machine(number: usize) -> Value {
 
 /// A machine with a bond and a VLAN: about 1.3 KB.
 fn host(number: usize) -> Value {
-    let mac = |card: u8| format!("52:54:{:02x}:{:02x}:{:02x}:{card:02x}", number >> 16, number >> 8 & 255, number & 255);
+    let mac =
+        |card: u8| format!("52:54:{:02x}:{:02x}:{:02x}:{card:02x}", number >> 16, number >> 8 & 255, number & 255);
     let picked = if number.is_multiple_of(PICKED) { "yes" } else { "no" };
     let address = json!([{"ip": format!("10.20.{}.{}", number >> 8 & 255, number & 255), "prefix-length": 16}]);
     json!({

@@ -97,7 +97,14 @@ async fn measure(args: &Args, program: &Path) -> Result<()> {
     let mut api = Connection::open(&kiln.endpoint).await?;
     prepare(&mut api, &payload).await?;
     wait_served(&node).await?;
-    println!("\n{} bytes, P-256, TLS without tickets, {} clients, {} rounds of {} s, profile {}\n", payload.len(), args.clients, args.rounds, args.seconds, args.profile);
+    println!(
+        "\n{} bytes, P-256, TLS without tickets, {} clients, {} rounds of {} s, profile {}\n",
+        payload.len(),
+        args.clients,
+        args.rounds,
+        args.seconds,
+        args.profile
+    );
     match start_nginx(&work, &payload, &node).await? {
         None => println!("nginx is not installed (apt-get install nginx): Kiln alone"),
         Some(nginx) => compare(args, &kiln, &node, &nginx).await?,
@@ -142,9 +149,17 @@ async fn compare(args: &Args, kiln: &Server, node: &Endpoint, nginx: &Server) ->
         let per_cpu = (Rounds::median(&ours.per_cpu), Rounds::median(&theirs.per_cpu));
         let ratio = per_cpu.0 / per_cpu.1;
         let met = if ratio >= goal { "met" } else { "missed" };
-        println!("| {what}: requests per CPU second (median) | {:.0} | {:.0} | {ratio:.2}× | ≥ {goal:.1}× | {met} |", per_cpu.0, per_cpu.1);
+        println!(
+            "| {what}: requests per CPU second (median) | {:.0} | {:.0} | {ratio:.2}× | ≥ {goal:.1}× | {met} |",
+            per_cpu.0, per_cpu.1
+        );
         let per_second = (Rounds::median(&ours.per_second), Rounds::median(&theirs.per_second));
-        println!("| {what}: requests per second | {:.0} | {:.0} | {:.2}× | | |", per_second.0, per_second.1, per_second.0 / per_second.1);
+        println!(
+            "| {what}: requests per second | {:.0} | {:.0} | {:.2}× | | |",
+            per_second.0,
+            per_second.1,
+            per_second.0 / per_second.1
+        );
         let p99 = (ours.p99(), theirs.p99());
         println!("| {what}: p99 | {:.1} ms | {:.1} ms | {:.2}× | | |", p99.0, p99.1, p99.0 / p99.1);
     }
@@ -233,7 +248,10 @@ async fn storm(args: &Args, kiln: &Server, node: &Endpoint) -> Result<()> {
     println!("| failures | {} | 0 | {} |", failures.len(), met(failures.is_empty()));
     println!("| memory above idle ({idle:.0} MB) | {:.0} MB | < 100 MB | {} |", peak - idle, met(peak - idle < 100.0));
     println!("| hosts per second | {:.0} | | |", each.len() as f64 / seconds);
-    println!("| CPU of the server per host, with the use of its token on the disk | {:.2} ms | | |", cpu * 1e3 / args.hosts as f64);
+    println!(
+        "| CPU of the server per host, with the use of its token on the disk | {:.2} ms | | |",
+        cpu * 1e3 / args.hosts as f64
+    );
     println!("| a fetch, p50 / p99 | {:.0} / {:.0} ms | | |", quantile(&each, 0.5), quantile(&each, 0.99));
     println!("| Hosts whose status says so afterwards | {told} | {} | {} |", args.hosts, met(told == args.hosts));
     if let Some(first) = failures.first() {
@@ -260,12 +278,23 @@ async fn make_hosts(args: &Args, kiln: &Server) -> Result<Vec<String>> {
     let create = move |number: usize| {
         let (host, what) = (format!("host-{:05}", number / 3), number % 3);
         let (path, object) = match what {
-            0 => (HOSTS, json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Host", "metadata": {"name": host}, "spec": {"pool": "worker"}})),
+            0 => (
+                HOSTS,
+                json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Host", "metadata": {"name": host}, "spec": {"pool": "worker"}}),
+            ),
             1 => {
                 let files = json!([{"path": "/etc/hostname", "mode": 420, "overwrite": true, "contents": {"source": format!("data:,{host}")}},
                     {"path": "/etc/NetworkManager/system-connections/bond0.nmconnection", "mode": 384,
                         "contents": {"source": format!("data:;base64,{}", STANDARD.encode("[connection]\nid=bond0\n".repeat(20)))}}]);
-                (SECRETS, secret(&format!("overlay-{host}"), "overlay", &host, &[("payload", "payload-worker-1"), ("files", &files.to_string()), ("id", &host)]))
+                (
+                    SECRETS,
+                    secret(
+                        &format!("overlay-{host}"),
+                        "overlay",
+                        &host,
+                        &[("payload", "payload-worker-1"), ("files", &files.to_string()), ("id", &host)],
+                    ),
+                )
             }
             _ => {
                 let hash = hash_token(made.get(number / 3).map_or("", String::as_str));
@@ -315,12 +344,14 @@ async fn wait_told(kiln: &Server, hosts: usize) -> Result<usize> {
 }
 
 async fn prepare(api: &mut Connection, payload: &str) -> Result<()> {
-    api.done(Request::post("/api/v1/namespaces", format!(r#"{{"metadata":{{"name":"{NAMESPACE}"}}}}"#).as_bytes())).await?;
+    api.done(Request::post("/api/v1/namespaces", format!(r#"{{"metadata":{{"name":"{NAMESPACE}"}}}}"#).as_bytes()))
+        .await?;
     let mut object = secret("payload-worker-1", "payload", "", &[("id", "bench"), ("config", payload)]);
     object["metadata"]["labels"]["kiln.dev/pool"] = "worker".into();
     api.done(Request::post(SECRETS, object.to_string().as_bytes())).await?;
     let mut object = secret("token-worker-1", "pool-token", "", &[("token", TOKEN)]);
-    object["metadata"]["annotations"] = json!({"kiln.dev/payload": "payload-worker-1", "hypershift.openshift.io/nodePool": "bench/worker"});
+    object["metadata"]["annotations"] =
+        json!({"kiln.dev/payload": "payload-worker-1", "hypershift.openshift.io/nodePool": "bench/worker"});
     api.done(Request::post(SECRETS, object.to_string().as_bytes())).await?;
     Ok(())
 }
@@ -362,15 +393,35 @@ fn make_payload(size: usize) -> String {
 /// An authority and a P-256 certificate for this machine, by openssl. Gives the authority's.
 fn make_certificate(work: &Path) -> Result<CertificateDer<'static>> {
     let openssl = |arguments: &[&str]| {
-        let output = Command::new("openssl").args(arguments).current_dir(work).output().context("cannot start openssl")?;
+        let output =
+            Command::new("openssl").args(arguments).current_dir(work).output().context("cannot start openssl")?;
         ensure!(output.status.success(), "openssl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         anyhow::Ok(())
     };
     fs::write(work.join("san"), "subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth\n")?;
     let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
-    openssl(&[&["req", "-x509", "-days", "10", "-subj", "/CN=bench", "-keyout", "ca.key", "-out", "ca.crt"], &key[..]].concat())?;
+    openssl(
+        &[&["req", "-x509", "-days", "10", "-subj", "/CN=bench", "-keyout", "ca.key", "-out", "ca.crt"], &key[..]]
+            .concat(),
+    )?;
     openssl(&[&["req", "-subj", "/CN=localhost", "-keyout", "tls.key", "-out", "tls.csr"], &key[..]].concat())?;
-    openssl(&["x509", "-req", "-in", "tls.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "10", "-extfile", "san", "-out", "tls.crt"])?;
+    openssl(&[
+        "x509",
+        "-req",
+        "-in",
+        "tls.csr",
+        "-CA",
+        "ca.crt",
+        "-CAkey",
+        "ca.key",
+        "-CAcreateserial",
+        "-days",
+        "10",
+        "-extfile",
+        "san",
+        "-out",
+        "tls.crt",
+    ])?;
     Ok(CertificateDer::from_pem_file(work.join("ca.crt"))?)
 }
 
@@ -379,7 +430,8 @@ async fn start_hub(program: &Path, work: &Path, authority: &CertificateDer<'stat
     let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
     let (certificate, key) = (work.join("tls.crt"), work.join("tls.key"));
     let (certificate, key) = (certificate.to_string_lossy(), key.to_string_lossy());
-    let arguments = ["--node-listen", &address.to_string(), "--tls-certificate", &certificate, "--tls-key", &key, "--log", "warn"];
+    let arguments =
+        ["--node-listen", &address.to_string(), "--tls-certificate", &certificate, "--tls-key", &key, "--log", "warn"];
     let data = work.join("hub");
     fs::create_dir_all(&data)?;
     let server = start_kiln(program, &data, &arguments).await?;

@@ -50,7 +50,10 @@ pub struct Source {
 
 impl std::fmt::Debug for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Source").field("version", &self.version).field("bytes", &self.packed.len()).finish_non_exhaustive()
+        f.debug_struct("Source")
+            .field("version", &self.version)
+            .field("bytes", &self.packed.len())
+            .finish_non_exhaustive()
     }
 }
 

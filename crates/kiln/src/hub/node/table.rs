@@ -85,7 +85,11 @@ pub struct Overlay {
 impl std::fmt::Debug for Overlay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Overlay { payload, id, paths, .. } = self;
-        f.debug_struct("Overlay").field("payload", payload).field("id", id).field("paths", paths).finish_non_exhaustive()
+        f.debug_struct("Overlay")
+            .field("payload", payload)
+            .field("id", id)
+            .field("paths", paths)
+            .finish_non_exhaustive()
     }
 }
 
