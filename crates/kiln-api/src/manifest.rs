@@ -3,7 +3,7 @@
 use kiln_core::diagnostic::Diagnostic;
 use kiln_core::document::Node;
 use kiln_core::source::Sourced;
-use kiln_core::world::{LabelSelector, Proxy, Reference, Requirement};
+use kiln_core::world::{IgnitionSource, LabelSelector, Meta, Proxy, Reference, Requirement, Taint};
 use serde::Deserialize;
 
 use crate::carried::Carried;
@@ -105,6 +105,36 @@ impl NamespacedReference {
 pub(crate) fn local(name: Option<Sourced<String>>) -> Option<Reference> {
     let name = name.filter(|name| !name.is_empty())?;
     Some(Reference { namespace: String::new(), at: name.at, name: name.value })
+}
+
+/// A taint as NodePool and Pool have it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct TaintEntry {
+    effect: Option<Sourced<String>>,
+    key: Option<Sourced<String>>,
+    value: Option<Sourced<String>>,
+}
+
+impl TaintEntry {
+    pub(crate) fn convert(self) -> Option<Taint> {
+        let TaintEntry { effect, key, value } = self;
+        Some(Taint {
+            key: key?.value,
+            value: value.map(|value| value.value).unwrap_or_default(),
+            effect: effect?.value,
+        })
+    }
+}
+
+/// Where a pool of another dialect gets its base config: said by annotations.
+pub(crate) fn annotated_ignition(meta: &Meta) -> Option<IgnitionSource> {
+    let written = |key: &str| meta.annotations.get(key).filter(|value| !value.is_empty()).cloned();
+    let upstream = written("kiln.dev/ignition-upstream")
+        .map(|url| IgnitionSource::Upstream { url, authority: local(written("kiln.dev/ignition-ca")) });
+    let secret = || local(written("kiln.dev/ignition-secret")).map(IgnitionSource::Secret);
+    let config_map = || local(written("kiln.dev/ignition-config-map")).map(IgnitionSource::ConfigMap);
+    upstream.or_else(secret).or_else(config_map)
 }
 
 /// `metav1.LabelSelector`.

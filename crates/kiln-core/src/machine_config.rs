@@ -54,30 +54,33 @@ impl Rendered {
     }
 }
 
-/// The MachineConfigs a declared pool takes, in the order given.
+/// The MachineConfigs a declared pool takes, in the order given: what its ConfigMaps bring and what its selector chooses.
+/// Without either, those of its role. A NodePool has its ConfigMaps alone.
 pub fn members<'w>(pool: &Pool, configs: &'w [MachineConfig]) -> Vec<&'w MachineConfig> {
     match pool.origin {
-        PoolOrigin::NodePool => {
-            let own = &pool.meta.id.namespace;
-            let named = |config: &&MachineConfig| {
-                config.within.as_ref().is_some_and(|outer| {
-                    pool.config_maps.iter().any(|reference| {
-                        let namespace = if reference.namespace.is_empty() { own } else { &reference.namespace };
-                        reference.name == outer.name && *namespace == outer.namespace
-                    })
-                })
-            };
-            configs.iter().filter(named).collect()
+        PoolOrigin::NodePool => configs.iter().filter(|config| is_brought(pool, config)).collect(),
+        _ if pool.config_maps.is_empty() && pool.config_selector.is_empty() => {
+            members_of_role(&pool.meta.id.name, configs)
         }
-        _ if pool.config_selector.is_empty() => members_of_role(&pool.meta.id.name, configs),
-        _ => {
-            let chosen = |config: &&MachineConfig| {
-                let label = |key: &str| config.meta.labels.get(key).map(|value| value.value.as_str());
-                pool.config_selector.matches(label)
-            };
-            configs.iter().filter(chosen).collect()
-        }
+        _ => configs.iter().filter(|config| is_brought(pool, config) || is_selected(pool, config)).collect(),
     }
+}
+
+/// Whether one of the pool's ConfigMaps brings it.
+fn is_brought(pool: &Pool, config: &MachineConfig) -> bool {
+    config.within.as_ref().is_some_and(|outer| {
+        pool.config_maps.iter().any(|reference| {
+            let own = &pool.meta.id.namespace;
+            let namespace = if reference.namespace.is_empty() { own } else { &reference.namespace };
+            reference.name == outer.name && *namespace == outer.namespace
+        })
+    })
+}
+
+/// Whether the pool's selector chooses it; one that says nothing chooses nothing here.
+fn is_selected(pool: &Pool, config: &MachineConfig) -> bool {
+    let label = |key: &str| config.meta.labels.get(key).map(|value| value.value.as_str());
+    !pool.config_selector.is_empty() && pool.config_selector.matches(label)
 }
 
 /// The MachineConfigs a pool takes that is not declared: `worker`, `master` and `arbiter` have their own, every other pool
@@ -169,7 +172,7 @@ fn empty_config(at: Location) -> Config {
 }
 
 /// Says of every file with contents how they are packed, so that no file inherits another's compression.
-fn pin_compression(config: &mut Config) {
+pub(crate) fn pin_compression(config: &mut Config) {
     for file in files_of(config) {
         if let Some(contents) = file.get_mut("contents")
             && let Some(at) = contents.get("source").map(|source| source.at)
@@ -180,7 +183,7 @@ fn pin_compression(config: &mut Config) {
     }
 }
 
-fn unpin_compression(config: &mut Config) {
+pub(crate) fn unpin_compression(config: &mut Config) {
     for file in files_of(config) {
         if let Some(contents) = file.get_mut("contents")
             && contents.get("compression").and_then(Node::as_str) == Some("")

@@ -410,8 +410,39 @@ pub struct Pool {
     pub max_unavailable: Option<Sourced<String>>,
     /// Labels its nodes get (NodePool).
     pub node_labels: Labels,
+    /// Taints its nodes register with.
+    pub node_taints: Vec<Taint>,
+    /// The Ignition config its own config is laid over.
+    pub ignition: Option<IgnitionSource>,
     /// The manifest ConfigMap it was found in.
     pub within: Option<ObjectId>,
+}
+
+/// A taint of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taint {
+    /// `dedicated`.
+    pub key: String,
+    /// May be empty.
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+}
+
+/// Where a pool's base config comes from. Objects are in the pool's namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IgnitionSource {
+    /// The machine-config-server of an existing cluster.
+    Upstream {
+        /// `https://api-int.cluster.lab:22623/config/worker`.
+        url: Sourced<String>,
+        /// Secret with the authorities it is trusted by, under the key `ca.crt`.
+        authority: Option<Reference>,
+    },
+    /// A Secret with a whole config.
+    Secret(Reference),
+    /// A ConfigMap with a whole config.
+    ConfigMap(Reference),
 }
 
 /// One MachineConfig.

@@ -25,6 +25,7 @@ use admission::Rules;
 use definitions::Policy;
 use node::listener::{ListenError, NodeListen, NodeListener, connection_limits};
 use node::{NodeEndpoint, NodeLimits};
+use pools::Endpoint;
 use tasks::Tasks;
 
 pub mod admission;
@@ -37,6 +38,7 @@ pub mod lease;
 pub mod mirror;
 pub mod node;
 pub mod policy;
+pub mod pools;
 mod systemd;
 mod tasks;
 pub mod timeline;
@@ -135,11 +137,12 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
     let nodes = serve_nodes(&server);
     let node_listener = listen_to_nodes(config).await?;
     let node = node_listener.as_ref().map(|listener| listener.address);
+    let pools = pools::Settings { endpoint: Some(endpoint(config, &authority, address, node)), ..pools::Settings::default() };
     let mut terminated = signal(SignalKind::terminate()).map_err(listen_error)?;
 
     let mut tasks = Tasks::default();
     tasks.spawn("garbage collection", Arc::clone(&server).run_janitor());
-    tasks.spawn("controllers", controllers::run_embedded(Arc::clone(&server)));
+    tasks.spawn("controllers", controllers::run_embedded(Arc::clone(&server), pools));
     tasks.spawn("node endpoints", Arc::clone(&nodes).run(server.stopping()));
     if let Some(listener) = node_listener {
         let (router, limits) = (node::node_router(Arc::clone(&nodes)), connection_limits(config.shutdown));
@@ -228,6 +231,23 @@ fn certificate_names(listened: IpAddr, more: &[String]) -> Vec<String> {
 
 fn write_kubeconfig(config: &HubConfig, authority: &Authority, address: SocketAddr) -> Result<PathBuf, HubError> {
     let Credentials { certificate, key } = authority.issue_client("kiln-admin", ADMINISTRATORS)?;
+    let url = own_url(config, address);
+    let path = config.data_dir.join("kubeconfig");
+    let text = kubeconfig::render(&url, authority.certificate(), &certificate, &key);
+    folder::write_private(&path, &text).map_err(|source| HubError::DataDir { path: path.clone(), source })?;
+    Ok(path)
+}
+
+/// Where machines reach the hub: a listener of their own, if there is one.
+fn endpoint(config: &HubConfig, authority: &Authority, address: SocketAddr, node: Option<SocketAddr>) -> Endpoint {
+    // A certificate of somebody else's is signed by an authority that machines must know already.
+    let foreign = config.node.as_ref().is_some_and(|listen| listen.files.is_some());
+    let authorities = (!foreign).then(|| authority.certificate().into());
+    Endpoint { url: own_url(config, node.unwrap_or(address)), authorities }
+}
+
+/// Where the hub is reached.
+fn own_url(config: &HubConfig, address: SocketAddr) -> String {
     // Whoever listens everywhere is reached by name, or on this machine.
     let host = match (config.tls_names.first(), address.ip()) {
         (Some(name), _) => name.clone(),
@@ -235,9 +255,5 @@ fn write_kubeconfig(config: &HubConfig, authority: &Authority, address: SocketAd
         (None, IpAddr::V6(ip)) => format!("[{ip}]"),
         (None, ip) => ip.to_string(),
     };
-    let url = format!("https://{host}:{}", address.port());
-    let path = config.data_dir.join("kubeconfig");
-    let text = kubeconfig::render(&url, authority.certificate(), &certificate, &key);
-    folder::write_private(&path, &text).map_err(|source| HubError::DataDir { path: path.clone(), source })?;
-    Ok(path)
+    format!("https://{host}:{}", address.port())
 }

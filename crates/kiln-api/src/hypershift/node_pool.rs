@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::carried::Carried;
 use crate::intake::Intake;
-use crate::manifest::LocalReference;
+use crate::manifest::{LocalReference, TaintEntry, annotated_ignition};
 use crate::value;
 
 #[derive(Debug, Default, Deserialize)]
@@ -29,7 +29,7 @@ struct NodePoolSpec {
     platform: Platform,
     release: Release,
     replicas: Option<Sourced<u32>>,
-    taints: Carried,
+    taints: Vec<TaintEntry>,
     tuning_config: Carried,
 }
 
@@ -92,7 +92,7 @@ impl NodePoolSpec {
             platform,
             release: Release { image },
             replicas,
-            taints: Carried,
+            taints,
             tuning_config: Carried,
         } = self;
         let Platform {
@@ -107,6 +107,7 @@ impl NodePoolSpec {
             r#type: platform,
         } = platform;
         Pool {
+            ignition: annotated_ignition(&meta),
             meta,
             origin: PoolOrigin::NodePool,
             config_selector: LabelSelector::default(),
@@ -120,6 +121,7 @@ impl NodePoolSpec {
             release_image: image,
             max_unavailable: value::int_or_string(max_unavailable),
             node_labels: value::labels(node_labels.as_ref(), findings),
+            node_taints: taints.into_iter().filter_map(TaintEntry::convert).collect(),
             within: None,
         }
     }

@@ -3,11 +3,11 @@
 use kiln_core::diagnostic::Diagnostic;
 use kiln_core::document::Node;
 use kiln_core::source::Sourced;
-use kiln_core::world::{Meta, Pool, PoolOrigin};
+use kiln_core::world::{IgnitionSource, Meta, Pool, PoolOrigin};
 use serde::Deserialize;
 
 use crate::intake::Intake;
-use crate::manifest::{LocalReference, Selector, selector};
+use crate::manifest::{LocalReference, Selector, TaintEntry, local, selector};
 use crate::value;
 
 #[derive(Debug, Default, Deserialize)]
@@ -15,6 +15,8 @@ use crate::value;
 struct PoolSpec {
     /// ConfigMaps with MachineConfigs under the key `config`, as NodePool has them.
     config: Vec<LocalReference>,
+    /// The config its own is laid over.
+    ignition: Option<Ignition>,
     /// MachineConfigs by label, as MachineConfigPool has it.
     machine_config_selector: Option<Sourced<Selector>>,
     /// How many hosts may be changed at once: a number or a percentage.
@@ -23,6 +25,40 @@ struct PoolSpec {
     node_labels: Option<Node>,
     /// Hosts by node label; hosts that name the pool belong to it anyway.
     node_selector: Option<Sourced<Selector>>,
+    /// Taints of its nodes.
+    node_taints: Vec<TaintEntry>,
+    /// How many hosts it shall have.
+    replicas: Option<Sourced<u32>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Ignition {
+    /// ConfigMap with a whole config.
+    config_map: Option<Sourced<String>>,
+    /// Secret with a whole config.
+    secret: Option<Sourced<String>>,
+    /// The machine-config-server of an existing cluster.
+    upstream: Option<Upstream>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Upstream {
+    /// Secret with the authorities that server is trusted by.
+    ca_secret: Option<Sourced<String>>,
+    url: Option<Sourced<String>>,
+}
+
+impl Ignition {
+    fn convert(self) -> Option<IgnitionSource> {
+        let Ignition { config_map, secret, upstream } = self;
+        let upstream = upstream.and_then(|Upstream { ca_secret, url }| {
+            Some(IgnitionSource::Upstream { url: url?, authority: local(ca_secret) })
+        });
+        let secret = local(secret).map(IgnitionSource::Secret);
+        upstream.or(secret).or_else(|| local(config_map).map(IgnitionSource::ConfigMap))
+    }
 }
 
 pub(crate) fn read(root: &Node, meta: Meta, intake: &mut Intake) {
@@ -33,14 +69,23 @@ pub(crate) fn read(root: &Node, meta: Meta, intake: &mut Intake) {
 
 impl PoolSpec {
     fn convert(self, meta: Meta, findings: &mut Vec<Diagnostic>) -> Pool {
-        let PoolSpec { config, machine_config_selector, max_unavailable, node_labels, node_selector } = self;
+        let PoolSpec {
+            config,
+            ignition,
+            machine_config_selector,
+            max_unavailable,
+            node_labels,
+            node_selector,
+            node_taints,
+            replicas,
+        } = self;
         Pool {
             meta,
             origin: PoolOrigin::Native,
             config_selector: selector(machine_config_selector, findings),
             node_selector: selector(node_selector, findings),
             config_maps: config.into_iter().filter_map(LocalReference::convert).collect(),
-            replicas: None,
+            replicas,
             platform: None,
             upgrade_type: None,
             auto_repair: None,
@@ -48,6 +93,8 @@ impl PoolSpec {
             release_image: None,
             max_unavailable: value::int_or_string(max_unavailable),
             node_labels: value::labels(node_labels.as_ref(), findings),
+            node_taints: node_taints.into_iter().filter_map(TaintEntry::convert).collect(),
+            ignition: ignition.and_then(Ignition::convert),
             within: None,
         }
     }

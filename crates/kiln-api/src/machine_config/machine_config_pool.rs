@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::carried::Carried;
 use crate::intake::Intake;
-use crate::manifest::{Selector, selector};
+use crate::manifest::{Selector, annotated_ignition, selector};
 use crate::value;
 
 #[derive(Debug, Default, Deserialize)]
@@ -41,6 +41,7 @@ impl MachineConfigPoolSpec {
             pinned_image_sets: Carried,
         } = self;
         Pool {
+            ignition: annotated_ignition(&meta),
             meta,
             origin: PoolOrigin::MachineConfigPool,
             config_selector: selector(machine_config_selector, findings),
@@ -54,6 +55,7 @@ impl MachineConfigPoolSpec {
             release_image: None,
             max_unavailable: value::int_or_string(max_unavailable),
             node_labels: Labels::new(),
+            node_taints: Vec::new(),
             within: None,
         }
     }

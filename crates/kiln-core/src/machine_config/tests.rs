@@ -110,6 +110,8 @@ fn a_declared_pool_takes_what_its_selector_chooses() {
         release_image: None,
         max_unavailable: None,
         node_labels: Default::default(),
+        node_taints: Vec::new(),
+        ignition: None,
         within: None,
     };
     let names = |chosen: Vec<&MachineConfig>| chosen.iter().map(|it| it.meta.id.name.clone()).collect::<Vec<_>>();

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use kiln_apiserver::identity::{ADMINISTRATORS, Identity};
 use kiln_apiserver::{Server, router};
+use kiln_core::provision::Inputs;
 use kube::Client;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -26,6 +27,8 @@ use tower::ServiceExt;
 
 use super::lease::{Contender, Terms};
 use super::mirror::plan_status;
+use super::pools::report::PoolReports;
+use super::pools::{self, Desk, Settings};
 use super::timeline::now;
 use cache::{Cache, Change};
 use execute::{execute_objects, execute_statuses};
@@ -35,7 +38,7 @@ use summary::{Summary, summarize};
 
 pub mod cache;
 pub mod difference;
-mod execute;
+pub(super) mod execute;
 pub mod kinds;
 pub mod observe;
 pub mod plan_objects;
@@ -69,11 +72,14 @@ const SHARE: u32 = 5;
 pub(crate) struct Shared {
     state: Mutex<State>,
     changed: Notify,
+    /// What the controller of pools leaves here, and finds.
+    pub(crate) desk: Desk,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    cache: Cache,
+pub(crate) struct State {
+    /// What the watches have seen.
+    pub(crate) cache: Cache,
     /// Kinds whose first list is not complete.
     unread: usize,
     /// What changed since the last look.
@@ -83,7 +89,7 @@ struct State {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         // A watch that panicked has not left half an object: every change is one call.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -115,6 +121,23 @@ impl Shared {
         Ok(pending)
     }
 
+    /// Asks for another look although no watch saw a change.
+    pub(crate) fn look_again(&self, change: Change) {
+        let mut state = self.lock();
+        state.pending = state.pending.max(Some(change));
+        self.changed.notify_one();
+    }
+
+    /// Takes what is to be said about pools.
+    pub(crate) fn tell_reports(&self, reports: PoolReports) {
+        let mut state = self.lock();
+        if state.cache.pools != reports {
+            state.cache.pools = reports;
+            state.pending = state.pending.max(Some(Change::Status));
+            self.changed.notify_one();
+        }
+    }
+
     fn first_list_is_read(&self) {
         let mut state = self.lock();
         state.unread = state.unread.saturating_sub(1);
@@ -136,23 +159,29 @@ pub fn in_process(router: Router, user: &str) -> Client {
 }
 
 /// Runs the controllers over the embedded API until it stops.
-pub async fn run_embedded(server: Arc<Server>) {
+pub async fn run_embedded(server: Arc<Server>, settings: Settings) {
     let client = in_process(router(Arc::clone(&server)), "system:kiln:controllers");
-    run(client, Pace::default(), server.stopping()).await;
+    run_with(client, Pace::default(), settings, server.stopping()).await;
 }
 
 /// The Lease by which replicas elect their leader, in the namespace the client works in.
 pub const LEASE: &str = "kiln-controllers";
 
 /// Runs the controllers over a real API server for as long as this replica leads.
-pub async fn run_elected(client: Client, identity: &str, stop: watch::Receiver<bool>) {
+pub async fn run_elected(client: Client, identity: &str, settings: Settings, stop: watch::Receiver<bool>) {
     let namespace = client.default_namespace().to_owned();
     let contender = Contender::new(client.clone(), &namespace, LEASE, identity, Terms::default());
-    contender.run(stop.clone(), || run(client.clone(), Pace::default(), stop.clone())).await;
+    let lead = || run_with(client.clone(), Pace::default(), settings.clone(), stop.clone());
+    contender.run(stop.clone(), lead).await;
+}
+
+/// Runs the controllers until they are told to stop, on a hub that nodes do not reach.
+pub async fn run(client: Client, pace: Pace, stop: watch::Receiver<bool>) {
+    run_with(client, pace, Settings::default(), stop).await;
 }
 
 /// Runs the controllers until they are told to stop.
-pub async fn run(client: Client, pace: Pace, stop: watch::Receiver<bool>) {
+pub async fn run_with(client: Client, pace: Pace, settings: Settings, stop: watch::Receiver<bool>) {
     let shared = Arc::new(Shared::default());
     shared.lock().unread = WATCHED.len();
     let mut watches = JoinSet::new();
@@ -162,6 +191,7 @@ pub async fn run(client: Client, pace: Pace, stop: watch::Receiver<bool>) {
     let mut stopping = stop;
     tokio::select! {
         () = control(&client, pace, &shared) => {}
+        () = pools::run(client.clone(), Arc::clone(&shared), settings) => {}
         ended = watches.join_next() => {
             // A watch never ends by itself.
             tracing::error!(?ended, "a watch ended; the controllers stop");
@@ -195,6 +225,7 @@ async fn control(client: &Client, pace: Pace, shared: &Arc<Shared>) {
             }
         }
         let judged = began.elapsed();
+        shared.desk.tell_looked();
         let (objects, statuses) = {
             let state = shared.lock();
             (plan_objects(&summary, &state.cache), plan_status(&summary, &state.cache, now()))
@@ -221,7 +252,19 @@ async fn control(client: &Client, pace: Pace, shared: &Arc<Shared>) {
 
 /// Judges the world on a thread of its own, so that watches and requests go on.
 async fn observe_world(shared: &Arc<Shared>) -> Option<Summary> {
-    let world = shared.lock().cache.world.clone();
-    let judged = tokio::task::spawn_blocking(move || summarize(&world.judge())).await;
+    let (world, foreign) = {
+        let state = shared.lock();
+        (state.cache.world.clone(), pools::foreign_pools(&state.cache))
+    };
+    let pools::LookInputs { bases, stored, previous } = shared.desk.look_inputs();
+    let judged = tokio::task::spawn_blocking(move || {
+        let inputs = Inputs { bases: &bases, stored: &stored, previous: &previous, foreign: &foreign };
+        let (judged, provision) = world.judge_with(inputs);
+        (summarize(&judged), provision)
+    });
+    let judged = judged.await.map(|(summary, provision)| {
+        shared.desk.put_provision(provision);
+        summary
+    });
     judged.inspect_err(|error| tracing::error!(%error, "the rules did not end; the next change tries again")).ok()
 }

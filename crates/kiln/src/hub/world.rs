@@ -21,9 +21,12 @@ use kiln_core::check::check;
 use kiln_core::diagnostic::{Diagnostic, ObjectId, attribute};
 use kiln_core::document::Node;
 use kiln_core::document::json::parse_json;
+use kiln_core::provision::{Inputs, Provision};
 use kiln_core::source::SourceMap;
 use kiln_core::world::World;
 use serde_json::{Map, Value, json};
+
+use super::pools::LABEL;
 
 pub mod neighbours;
 
@@ -157,6 +160,16 @@ impl WorldCache {
         judge(self.documents.iter().map(|(key, text)| (key, &**text)))
     }
 
+    /// The same, together with what must be held ready for its nodes.
+    pub fn judge_with(&self, inputs: Inputs<'_>) -> (JudgedWorld, Provision) {
+        let (world, sources, mut findings) = build(self.documents.iter().map(|(key, text)| (key, &**text)));
+        let (found, provision) = kiln_core::provision::judge(&world, inputs);
+        findings.extend(found);
+        attribute(&mut findings, &world.objects, &sources);
+        findings.sort_by_key(|finding| (finding.at, finding.code));
+        (JudgedWorld { world, sources, findings }, provision)
+    }
+
     /// The world of all objects, and what could not be read of it.
     pub fn build(&self) -> (World, Vec<Diagnostic>) {
         let (world, _, findings) = build(self.documents.iter().map(|(key, text)| (key, &**text)));
@@ -206,7 +219,7 @@ fn build<'a>(documents: impl Iterator<Item = (&'a ObjectKey, &'a str)>) -> (Worl
 /// The text of an object as the rules read it; none for one that says nothing.
 pub(super) fn document(object: &Value) -> Option<String> {
     let key = ObjectKey::of(object);
-    if !kiln_api::is_read(&key.group, &key.kind) || is_made_by_kiln(&key, object) {
+    if !kiln_api::is_read(&key.group, &key.kind) || is_made_by_kiln(&key, object) || is_for_nodes(object) {
         return None;
     }
     let mut reduced = Map::new();
@@ -231,6 +244,11 @@ fn is_made_by_kiln(key: &ObjectKey, object: &Value) -> bool {
             let group = group_of(owner["apiVersion"].as_str().unwrap_or_default());
             group != key.group && kiln_api::is_read(group, owner["kind"].as_str().unwrap_or_default())
         })
+}
+
+/// Whether it is a Secret that Kiln made for nodes: it declares nothing, and there is one for each host.
+pub(super) fn is_for_nodes(object: &Value) -> bool {
+    object["kind"] == "Secret" && object["metadata"]["labels"][LABEL].is_string()
 }
 
 fn reduced_metadata(metadata: &Value) -> Value {

@@ -53,6 +53,7 @@ super::codes! {
     0470 Warning "a secret is given on the command line",
     0471 Error "request headers need spec 3.1 or newer",
     0472 Error "the trusted authorities are not PEM",
+    0473 Error "user-data is larger than the platform takes",
     0480 Error "a MachineConfig is written in a spec the operator cannot read",
     0481 Error "a file mode in a MachineConfig exceeds 0777",
     0482 Error "a MachineConfig asks for an unknown kernel",

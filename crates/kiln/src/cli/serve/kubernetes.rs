@@ -19,6 +19,7 @@ use crate::cli::output::{Failure, complain};
 use crate::hub::controllers;
 use crate::hub::node::listener::{NodeListen, NodeListener, connection_limits};
 use crate::hub::node::{NodeEndpoint, NodeLimits, node_router};
+use crate::hub::pools::Settings;
 
 /// How long requests of machines may take after it was asked to stop.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
@@ -48,7 +49,7 @@ async fn serve(kubeconfig: Option<&Path>, node: Option<&NodeListen>) -> Result<(
         Some(listen) => Some(serve_nodes(client.clone(), listen, &stopping).await?),
         None => None,
     };
-    let mut elected = pin!(controllers::run_elected(client, &identity, stopping));
+    let mut elected = pin!(controllers::run_elected(client, &identity, Settings::default(), stopping));
     tokio::select! {
         () = &mut elected => return Err(Failure::Failed(anyhow!("the controllers ended by themselves; the log says why"))),
         _ = terminated.recv() => {}

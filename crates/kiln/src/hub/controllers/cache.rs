@@ -9,8 +9,9 @@ use kiln_core::timeline::Moment;
 use serde_json::{Map, Value, json};
 
 use super::kinds::{Use, Watched};
+use crate::hub::pools::report::PoolReports;
 use crate::hub::timeline::parse_time;
-use crate::hub::world::{ObjectKey, WorldCache};
+use crate::hub::world::{ObjectKey, WorldCache, is_for_nodes};
 
 /// The label that says which kind an object of Kiln's was made from.
 pub const FROM_LABEL: &str = "kiln.dev/from";
@@ -91,12 +92,17 @@ pub struct Cache {
     items: HashMap<&'static str, BTreeMap<(String, String), Item>>,
     /// What is declared.
     pub world: WorldCache,
+    /// What is known of the configs of pools.
+    pub pools: PoolReports,
 }
 
 impl Cache {
     /// Takes the newest state of an object. Says what changed by it.
     pub fn put(&mut self, watched: &'static Watched, object: &Value) -> Change {
         let key = ObjectKey::of(object);
+        if is_for_nodes(object) {
+            return Change::Nothing;
+        }
         let declares = !matches!(watched.use_, Use::Evidence | Use::MirroredEvidence) || watched.kind == "Agent";
         let item = Item::of(object, watched.use_);
         let of_kind = self.items.entry(watched.kind).or_default();

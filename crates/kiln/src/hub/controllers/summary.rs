@@ -14,7 +14,9 @@ use std::collections::{HashMap, HashSet};
 
 use kiln_core::diagnostic::{Diagnostic, ObjectId, Severity};
 use kiln_core::net::MacAddress;
-use kiln_core::world::{Bmc, Host, HostNetwork, LabelSelector, Labels, NicMapping, Pool, PoolOrigin, Role, World};
+use kiln_core::world::{
+    Bmc, Host, HostNetwork, IgnitionSource, LabelSelector, Labels, NicMapping, Pool, PoolOrigin, Role, Taint, World,
+};
 use serde_json::{Map, Value, json};
 
 use super::kinds::{HOST, IMAGE, POOL, Watched};
@@ -348,6 +350,9 @@ fn wanted_pool(pool: &Pool) -> Wanted {
         let maps: Vec<Value> = pool.config_maps.iter().map(|map| json!({"name": map.name})).collect();
         spec.insert("config".into(), maps.into());
     }
+    if let Some(source) = &pool.ignition {
+        spec.insert("ignition".into(), ignition_source(source));
+    }
     if !pool.config_selector.is_empty() {
         spec.insert("machineConfigSelector".into(), selector(&pool.config_selector));
     }
@@ -361,9 +366,27 @@ fn wanted_pool(pool: &Pool) -> Wanted {
     if !pool.node_selector.is_empty() {
         spec.insert("nodeSelector".into(), selector(&pool.node_selector));
     }
+    if !pool.node_taints.is_empty() {
+        let taint = |taint: &Taint| json!({"key": taint.key, "value": taint.value, "effect": taint.effect});
+        spec.insert("nodeTaints".into(), pool.node_taints.iter().map(taint).collect());
+    }
+    if let Some(replicas) = &pool.replicas {
+        spec.insert("replicas".into(), json!(replicas.value));
+    }
     let id = &pool.meta.id;
     let namespace = or_own(&id.namespace, POOL_NAMESPACE).to_owned();
     made(&POOL, id, namespace, id.name.clone(), spec)
+}
+
+fn ignition_source(source: &IgnitionSource) -> Value {
+    match source {
+        IgnitionSource::Secret(reference) => json!({"secret": reference.name}),
+        IgnitionSource::ConfigMap(reference) => json!({"configMap": reference.name}),
+        IgnitionSource::Upstream { url, authority: None } => json!({"upstream": {"url": url.value}}),
+        IgnitionSource::Upstream { url, authority: Some(authority) } => {
+            json!({"upstream": {"url": url.value, "caSecret": authority.name}})
+        }
+    }
 }
 
 fn wanted_images(service: &kiln_core::world::DiscoveryService) -> Vec<Wanted> {

@@ -1,0 +1,130 @@
+//! Overlays: what one host adds to its pool's payload.
+//!
+//! The files are appended to `storage.files` of the *bare* payload, which has none of these paths; the host's own Ignition
+//! config, if it has one, is merged last.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::digest::{Digest, Inputs};
+use super::{HOSTNAME, PROFILES, RenderedPool, file_entry, kubelet};
+use crate::boot::simulate::compose;
+use crate::document::Node;
+use crate::ignition::Config;
+use crate::keyfile::ConnectionFile;
+use crate::nmstate::bind_to_macs;
+use crate::world::{NicMapping, Taint};
+
+/// What is declared of one host.
+#[derive(Debug)]
+pub struct HostParts<'a> {
+    /// The name of its Node.
+    pub node: &'a str,
+    /// The profiles its network becomes, with the names it uses.
+    pub profiles: &'a [ConnectionFile],
+    /// Which NICs these names stand for.
+    pub nics: &'a [NicMapping],
+    /// Labels of the pool and its own.
+    pub labels: &'a BTreeMap<String, String>,
+    /// Taints of the pool.
+    pub taints: &'a [Taint],
+    /// Its own Ignition config.
+    pub ignition: Option<&'a Node>,
+}
+
+/// What a host adds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Overlay {
+    /// Of everything in it.
+    pub id: Digest,
+    /// A JSON list of entries for `storage.files`.
+    pub files: String,
+    /// A whole config, merged last.
+    pub config: Option<String>,
+}
+
+/// Composes the overlay of a host over its pool's payload. `payload` is the name the bare payload is stored under.
+///
+/// None when the host's own Ignition config cannot be read: `kiln check` says why, and what was stored before stays.
+pub fn render_overlay(pool: &RenderedPool, payload: &str, host: &HostParts<'_>) -> Option<Overlay> {
+    let config = match host.ignition {
+        None => None,
+        Some(node) => Some(Config::from_node(node.clone()).0?.root.to_json().to_string()),
+    };
+    // First the names, which the pool's profiles use too; then the addresses, which are right on any machine.
+    let merged = compose(host.profiles, &pool.profiles);
+    let (profiles, _) = bind_to_macs(&merged.files, host.nics);
+    let mut files: Vec<Value> = profiles
+        .iter()
+        .map(|file| (format!("{PROFILES}{}", file.name), file))
+        .filter(|(path, _)| !pool.kept.contains(path))
+        .map(|(path, file)| file_entry(&path, 0o600, file.keyfile.render().as_bytes()))
+        .collect();
+    files.push(file_entry(HOSTNAME, 0o644, format!("{}\n", host.node).as_bytes()));
+    files.extend(kubelet::render_drop_in(host.labels, host.taints));
+    let files = Value::Array(files).to_string();
+    let id = Inputs::of("kiln overlay 1").with(payload).with(&files).with_optional(config.as_ref()).digest();
+    Some(Overlay { id, files, config })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ignition::data_url;
+    use crate::keyfile::Keyfile;
+    use crate::payload::{render_part, render_pool};
+
+    fn keyfile(text: &str) -> ConnectionFile {
+        ConnectionFile::new("eth0.nmconnection", Keyfile::parse(text).unwrap())
+    }
+
+    fn pool() -> RenderedPool {
+        let keyfile = data_url::encode_base64(b"[connection]\nid=eth0\ntype=ethernet\ninterface-name=eth0\n[ipv4]\nmethod=auto\n");
+        let config = serde_json::json!({"ignition": {"version": "3.2.0"}, "storage": {"files": [
+            {"path": "/etc/NetworkManager/system-connections/eth0.nmconnection", "mode": 384, "contents": {"source": keyfile}},
+            {"path": "/etc/NetworkManager/system-connections/far.nmconnection", "contents": {"source": "https://x.lab/far"}},
+            {"path": "/etc/hostname", "contents": {"source": "data:,pool"}},
+            {"path": "/etc/motd", "contents": {"source": "data:,hello"}}]}});
+        let base = config.to_string();
+        let base = crate::payload::Base { what: "base", bytes: base.as_bytes() };
+        render_pool(Some(base), &render_part("p", &[], &[])).unwrap()
+    }
+
+    #[test]
+    fn no_path_is_both_in_the_bare_payload_and_in_the_overlay() {
+        let pool = pool();
+        assert_ne!(pool.whole.id, pool.bare.id);
+        let host = [keyfile("[connection]\nid=eth0\ntype=ethernet\ninterface-name=eth0\n[ipv4]\nmethod=manual\naddress1=10.0.0.5/24\n")];
+        let (labels, taints) = ([("zone".to_owned(), "a".to_owned())].into(), []);
+        let parts = HostParts { node: "w0.lab", profiles: &host, nics: &[], labels: &labels, taints: &taints, ignition: None };
+        let overlay = render_overlay(&pool, "payload-p-1", &parts).unwrap();
+        let paths = |value: &Value| -> Vec<String> {
+            value.as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap().to_owned()).collect()
+        };
+        let bare: Value = serde_json::from_str(&pool.bare.text).unwrap();
+        assert_eq!(paths(&bare["storage"]["files"]), ["/etc/NetworkManager/system-connections/far.nmconnection", "/etc/motd"]);
+        let own: Value = serde_json::from_str(&overlay.files).unwrap();
+        assert_eq!(
+            paths(&own),
+            ["/etc/NetworkManager/system-connections/eth0.nmconnection", "/etc/hostname", kubelet::DROP_IN]
+        );
+        assert_eq!((own[0]["mode"].as_i64(), own[1]["mode"].as_i64()), (Some(384), Some(420)));
+        let profile = data_url::decode(own[0]["contents"]["source"].as_str().unwrap()).unwrap();
+        assert!(String::from_utf8(profile).unwrap().contains("10.0.0.5/24"), "the host is right");
+        assert_eq!(data_url::decode(own[1]["contents"]["source"].as_str().unwrap()).unwrap(), b"w0.lab\n");
+    }
+
+    #[test]
+    fn an_overlay_is_called_after_everything_in_it() {
+        let pool = pool();
+        let (labels, taints) = (BTreeMap::new(), []);
+        let id = |payload: &str, node: &str| {
+            let parts = HostParts { node, profiles: &[], nics: &[], labels: &labels, taints: &taints, ignition: None };
+            render_overlay(&pool, payload, &parts).unwrap().id
+        };
+        assert_eq!(id("p-1", "a"), id("p-1", "a"));
+        assert_ne!(id("p-1", "a"), id("p-2", "a"));
+        assert_ne!(id("p-1", "a"), id("p-1", "b"));
+    }
+}

@@ -1,0 +1,231 @@
+//! Pools: payloads, overlays, tokens and user-data as Secrets, made and kept right by the leader.
+//!
+//! ```text
+//! controllers: world -> Provision --+-> plan_secrets (pure) -> execute
+//! watch on our own Secrets ---------+        |
+//! clock, random tokens -------------+        +-> reports -> status of pools
+//! bases: Secrets, ConfigMaps, machine-config-servers -> the next Provision
+//! ```
+//!
+//! What must be held ready is decided with the world ([`kiln_core::provision`]); here it is compared with what is stored. The
+//! endpoints that serve it watch the same Secrets and know nothing of this module.
+//!
+//! **Invariant:** a token is made in one place, the write that stores it. Everything else (user-data, the endpoints) takes it
+//! from there, and each write names the revision it was made for, so that two replicas at once never undo each other.
+//! **Invariant:** what is right already is not written.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kiln_core::diagnostic::ObjectId;
+use kiln_core::provision::{FetchedBase, Provision, Stored};
+use kiln_core::timeline::Moment;
+use kube::Client;
+use tokio::sync::Notify;
+
+use super::controllers::Shared;
+use super::controllers::cache::Change;
+use super::controllers::execute::execute_objects;
+use held::Held;
+use plan::{Planned, Situation, plan_secrets};
+pub use render::label;
+
+mod bases;
+pub mod held;
+pub mod plan;
+mod render;
+pub mod report;
+
+/// The label that every Secret for nodes has, and what it says.
+pub const LABEL: &str = "kiln.dev/ignition";
+/// The label with the name of the pool.
+pub const POOL_LABEL: &str = "kiln.dev/pool";
+/// The label with the name of the host.
+pub const HOST_LABEL: &str = "kiln.dev/host";
+/// The annotation of a token Secret with the name of its payload.
+pub const PAYLOAD_ANNOTATION: &str = "kiln.dev/payload";
+
+/// Changes are gathered for so long.
+const QUIET: Duration = Duration::from_millis(50);
+/// The longest wait before something that failed is tried again.
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
+
+/// Where nodes reach this hub.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// `https://10.0.0.1:8443`, without a path.
+    pub url: String,
+    /// PEM of the authorities that sign its certificate.
+    pub authorities: Option<Vec<u8>>,
+}
+
+/// What the controller of pools is told, and what it must not find out itself.
+#[derive(Clone)]
+pub struct Settings {
+    /// Where nodes reach this hub; without, no user-data can be made.
+    pub endpoint: Option<Endpoint>,
+    /// What time it is.
+    pub clock: Arc<dyn Fn() -> Moment + Send + Sync>,
+    /// A new token: a random UUID.
+    pub token: Arc<dyn Fn() -> String + Send + Sync>,
+    /// The longest time without looking.
+    pub patrol: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            endpoint: None,
+            clock: Arc::new(super::timeline::now),
+            token: Arc::new(|| uuid::Uuid::new_v4().to_string()),
+            patrol: Duration::from_secs(60),
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}
+
+/// What the controllers and this one leave for each other.
+#[derive(Debug, Default)]
+pub(crate) struct Desk {
+    state: Mutex<DeskState>,
+    /// The controllers looked at the world.
+    looked: Notify,
+    /// The same, for whoever fetches.
+    looked_for_bases: Notify,
+    /// One of our Secrets changed.
+    pub(super) stored_changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct DeskState {
+    /// None until the first look.
+    provision: Option<Arc<Provision>>,
+    bases: Arc<BTreeMap<ObjectId, FetchedBase>>,
+    /// Hashes of pull secrets, by namespace and name.
+    pull_secrets: BTreeMap<(String, String), String>,
+    held: Held,
+}
+
+/// What a look at the world needs from here.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LookInputs {
+    pub(crate) bases: Arc<BTreeMap<ObjectId, FetchedBase>>,
+    pub(crate) stored: Stored,
+    pub(crate) previous: Arc<Provision>,
+}
+
+impl Desk {
+    fn lock(&self) -> MutexGuard<'_, DeskState> {
+        // Every change is one call.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the next look at the world starts from.
+    pub(crate) fn look_inputs(&self) -> LookInputs {
+        let state = self.lock();
+        LookInputs {
+            bases: Arc::clone(&state.bases),
+            stored: state.held.stored(),
+            previous: state.provision.clone().unwrap_or_default(),
+        }
+    }
+
+    /// Takes what a look at the world gave.
+    pub(crate) fn put_provision(&self, provision: Provision) {
+        self.lock().provision = Some(Arc::new(provision));
+    }
+
+    /// Something was looked at: the world, or only what was observed.
+    pub(crate) fn tell_looked(&self) {
+        self.looked.notify_one();
+        self.looked_for_bases.notify_one();
+    }
+
+    /// Lets the watch change what is known to be stored.
+    pub(super) fn update_held(&self, change: impl FnOnce(&mut Held) -> bool) {
+        if change(&mut self.lock().held) {
+            self.stored_changed.notify_one();
+        }
+    }
+}
+
+/// Keeps the Secrets for nodes right. Never ends.
+pub(crate) async fn run(client: Client, shared: Arc<Shared>, settings: Settings) {
+    tokio::join!(
+        held::observe(client.clone(), Arc::clone(&shared)),
+        bases::keep(client.clone(), Arc::clone(&shared), settings.clone()),
+        work(client, &shared, &settings),
+    );
+}
+
+async fn work(client: Client, shared: &Shared, settings: &Settings) {
+    let desk = &shared.desk;
+    let mut failures = 0_u32;
+    let mut wait = settings.patrol;
+    loop {
+        tokio::select! {
+            () = desk.looked.notified() => {}
+            () = desk.stored_changed.notified() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+        tokio::time::sleep(QUIET).await;
+        let Some(Planned { changes, reports, next, look_again }) = plan(shared, settings) else { continue };
+        shared.tell_reports(reports);
+        if look_again {
+            shared.look_again(Change::World);
+        }
+        let planned = changes.len();
+        let done = execute_objects(&client, changes).await;
+        if planned > 0 {
+            tracing::debug!(?done, "wrote Secrets for nodes");
+        }
+        wait = next.map_or(settings.patrol, |next| {
+            let rest = next.0.saturating_sub((settings.clock)().0).max(0);
+            Duration::from_secs(rest.unsigned_abs()).min(settings.patrol)
+        });
+        if done.failed + done.outdated > 0 {
+            failures += 1;
+            wait = (Duration::from_millis(200) * 2_u32.saturating_pow(failures.min(16))).min(LONGEST_RETRY);
+        } else {
+            failures = 0;
+        }
+        wait = wait.max(QUIET);
+    }
+}
+
+/// Decides with everything that is known now. None before everything was read once.
+fn plan(shared: &Shared, settings: &Settings) -> Option<Planned> {
+    let state = shared.lock();
+    let desk = shared.desk.lock();
+    let provision = Arc::clone(desk.provision.as_ref()?);
+    if !desk.held.is_listed() {
+        return None;
+    }
+    let situation = Situation {
+        provision: &provision,
+        held: &desk.held,
+        cache: &state.cache,
+        pull_secrets: &desk.pull_secrets,
+        endpoint: settings.endpoint.as_ref(),
+        now: (settings.clock)(),
+    };
+    Some(plan_secrets(&situation, &*settings.token))
+}
+
+/// Pools that another controller drives: on a cluster where the upstream operators run, they are theirs.
+pub(crate) fn foreign_pools(cache: &super::controllers::cache::Cache) -> HashSet<ObjectId> {
+    let mut foreign = HashSet::new();
+    for kind in ["NodePool", "MachineConfigPool"] {
+        for ((namespace, name), _) in cache.of_kind(kind).filter(|(_, item)| item.foreign_status) {
+            foreign.insert(ObjectId { kind: kind.into(), namespace: namespace.clone(), name: name.clone() });
+        }
+    }
+    foreign
+}

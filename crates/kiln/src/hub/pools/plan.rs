@@ -1,0 +1,338 @@
+//! Which Secrets for nodes must be made, changed or removed. Pure: [`plan_secrets`] decides, `execute` does it.
+//!
+//! | Secret | made | changed | removed |
+//! |---|---|---|---|
+//! | payload | when a pool or a host wants it | never: other inputs, other name | when nobody wants it and nothing stored names it |
+//! | overlay | for each host of a pool | when its digest differs | when the host is gone or in no declared pool |
+//! | pool token | for the present config | rotated; its end is set when the config changes | after its end, and with the pool |
+//! | user-data | from the token that is stored | when the token was rotated | when its config is outdated, and with the pool |
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use kiln_core::diagnostic::ObjectId;
+use kiln_core::payload::digest::sha256_hex;
+use kiln_core::pool_token::{Current, Expiry, Outdated, judge_current, judge_outdated};
+use kiln_core::provision::{HostProvision, NoConfig, PoolConfig, PoolProvision, Provision, names};
+use kiln_core::timeline::Moment;
+use serde_json::{Value, json};
+
+use super::Endpoint;
+use super::held::{Held, HeldSecret, PoolToken, What, annotation};
+use super::render::{self, Owner, label};
+use super::report::{ConfigReport, PoolReport, PoolReports};
+use crate::hub::controllers::cache::Cache;
+use crate::hub::controllers::kinds::{self, Watched};
+use crate::hub::controllers::plan_objects::{Action, ObjectChange};
+use crate::hub::timeline::render_time;
+
+/// Everything a decision looks at.
+pub struct Situation<'a> {
+    /// What must be held ready.
+    pub provision: &'a Provision,
+    /// What is stored.
+    pub held: &'a Held,
+    /// What exists: owners.
+    pub cache: &'a Cache,
+    /// Hashes of pull secrets, by namespace and name.
+    pub pull_secrets: &'a BTreeMap<(String, String), String>,
+    /// Where nodes reach this hub.
+    pub endpoint: Option<&'a Endpoint>,
+    /// The present.
+    pub now: Moment,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub struct Planned {
+    /// Writes.
+    pub changes: Vec<ObjectChange>,
+    /// What is to be said of each pool.
+    pub reports: PoolReports,
+    /// When there will be something to do again.
+    pub next: Option<Moment>,
+    /// Whether bytes are missing that only a look at the world gives.
+    pub look_again: bool,
+}
+
+/// Compares what must be held ready with what is stored. `token` gives a new random token each time.
+pub fn plan_secrets(situation: &Situation<'_>, token: &dyn Fn() -> String) -> Planned {
+    let Some(secret) = kinds::find("Secret") else {
+        return Planned { changes: Vec::new(), reports: PoolReports::new(), next: None, look_again: false };
+    };
+    let mut work = Work {
+        situation,
+        secret,
+        planned: Planned { changes: Vec::new(), reports: PoolReports::new(), next: None, look_again: false },
+    };
+    work.payloads();
+    work.overlays();
+    let mut seen = HashSet::new();
+    for pool in &situation.provision.pools {
+        // Of two pools with one name the first has it.
+        if seen.insert((pool.namespace.as_str(), pool.name.as_str())) {
+            work.pool(pool, token);
+        }
+    }
+    work.sweep();
+    work.planned
+}
+
+struct Work<'a> {
+    situation: &'a Situation<'a>,
+    secret: &'static Watched,
+    planned: Planned,
+}
+
+impl<'a> Work<'a> {
+    fn change(&mut self, namespace: &str, name: &str, action: Action) {
+        let change = ObjectChange { kind: self.secret, namespace: namespace.to_owned(), name: name.to_owned(), action };
+        self.planned.changes.push(change);
+    }
+
+    fn delete(&mut self, namespace: &str, name: &str, held: &HeldSecret) {
+        self.change(namespace, name, Action::Delete { uid: held.uid.clone(), revision: held.revision.clone() });
+    }
+
+    fn patch(&mut self, namespace: &str, name: &str, held: &HeldSecret, mut patch: Value) {
+        patch["metadata"]["resourceVersion"] = json!(held.revision);
+        self.change(namespace, name, Action::Patch(patch));
+    }
+
+    fn look_at(&mut self, moment: Moment) {
+        self.planned.next = Some(self.planned.next.map_or(moment, |next| next.min(moment)));
+    }
+
+    /// The object as an owner, if it exists and stays.
+    fn owner(&self, id: &ObjectId) -> Option<Owner> {
+        let item = self.situation.cache.get(&id.kind, &id.namespace, &id.name).filter(|item| !item.deleting)?;
+        let api_version = kinds::find(&id.kind)?.api_version();
+        Some(Owner { api_version, id: id.clone(), uid: item.uid.clone() })
+    }
+
+    fn payloads(&mut self) {
+        for payload in &self.situation.provision.payloads {
+            if self.situation.held.get(&payload.namespace, &payload.name).is_some() {
+                continue;
+            }
+            let Some(owner) = self.owner(&payload.pool) else { continue };
+            match render::payload(payload, &owner) {
+                Some(object) => self.change(&payload.namespace, &payload.name, Action::Create(object)),
+                None => self.planned.look_again = true,
+            }
+        }
+    }
+
+    fn overlays(&mut self) {
+        for host in &self.situation.provision.hosts {
+            let name = names::overlay(&host.host.name);
+            let held = self.situation.held.get(&host.host.namespace, &name);
+            let right = |held: &HeldSecret| matches!(&held.what, What::Overlay { id, .. } if *id == host.id.to_string());
+            if held.is_some_and(right) {
+                continue;
+            }
+            let Some(overlay) = &host.overlay else {
+                self.planned.look_again = true;
+                continue;
+            };
+            let Some(owner) = self.owner(&host_object(host)) else { continue };
+            match held {
+                None => {
+                    let object = render::overlay(host, overlay, &owner);
+                    self.change(&host.host.namespace, &name, Action::Create(object));
+                }
+                Some(held) => {
+                    let mut data = render::overlay_data(host, overlay);
+                    if overlay.config.is_none() {
+                        data["config"] = Value::Null;
+                    }
+                    self.patch(&host.host.namespace, &name, held, json!({"data": data}));
+                }
+            }
+        }
+    }
+
+    fn pool(&mut self, pool: &'a PoolProvision, token: &dyn Fn() -> String) {
+        let config = match &pool.config {
+            Ok(config) => Some(config),
+            Err(_) => None,
+        };
+        let current = config.map(|config| names::token(&pool.name, &config.hash));
+        let held_tokens: Vec<(&String, &HeldSecret, &PoolToken)> = self.of_pool(pool).collect();
+        for (name, secret, held) in &held_tokens {
+            match (&current, judge_outdated(&held.record, self.situation.now)) {
+                (Some(current), _) if current == *name => self.keep(pool, name, secret, held, token),
+                // Nobody knows the present config: the last good one goes on.
+                (None, _) if held.record.expires == Expiry::Open => self.keep(pool, name, secret, held, token),
+                (_, Outdated::Expire { at }) => {
+                    self.look_at(at);
+                    let patch = json!({"metadata": {"annotations": {annotation::EXPIRES: render_time(at)}}});
+                    self.patch(&pool.namespace, name, secret, patch);
+                }
+                (_, Outdated::Wait { until }) => self.look_at(until),
+                (_, Outdated::Delete) => self.delete(&pool.namespace, name, secret),
+            }
+        }
+        let stored = held_tokens.iter().find(|(name, _, _)| Some(*name) == current.as_ref());
+        if let Some(config) = config {
+            match stored {
+                None => self.new_token(pool, config, token),
+                Some((_, _, held)) => self.user_data(pool, config, held),
+            }
+        }
+        let report = self.report(pool, stored.map(|(_, secret, held)| (*secret, *held)));
+        self.planned.reports.insert(pool.source.clone(), report);
+    }
+
+    /// The tokens of a pool that are stored.
+    fn of_pool(&self, pool: &PoolProvision) -> impl Iterator<Item = (&'a String, &'a HeldSecret, &'a PoolToken)> {
+        let (namespace, label) = (pool.namespace.clone(), label(&pool.name));
+        self.situation.held.iter().filter_map(move |((held_in, name), secret)| match &secret.what {
+            What::PoolToken(token) if *held_in == namespace && secret.pool == label => Some((name, secret, token)),
+            _ => None,
+        })
+    }
+
+    fn keep(&mut self, pool: &PoolProvision, name: &str, secret: &HeldSecret, held: &PoolToken, token: &dyn Fn() -> String) {
+        let mut patch = json!({});
+        match judge_current(&held.record, self.situation.now) {
+            Current::Keep { until } => self.look_at(until),
+            Current::Rotate { keep_old } => {
+                use base64::Engine;
+                let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+                let old = (keep_old && !held.token.is_empty()).then(|| encode(&held.token));
+                patch["data"] = json!({"token": encode(&token()), "old_token": old});
+                patch["metadata"]["annotations"][annotation::GENERATED] = json!(render_time(self.situation.now));
+            }
+        }
+        if held.record.expires != Expiry::Open {
+            patch["metadata"]["annotations"][annotation::EXPIRES] = Value::Null;
+        }
+        if patch != json!({}) {
+            self.patch(&pool.namespace, name, secret, patch);
+        }
+    }
+
+    fn new_token(&mut self, pool: &PoolProvision, config: &PoolConfig, token: &dyn Fn() -> String) {
+        // First what it leads to.
+        if self.situation.held.get(&pool.namespace, &config.payload).is_none() {
+            return;
+        }
+        let Some(owner) = self.owner(&pool.source) else { return };
+        let needs_bytes = pool.upgrade_type.as_deref() == Some("InPlace");
+        if needs_bytes && config.packed.is_none() {
+            self.planned.look_again = true;
+            return;
+        }
+        let pull_secret = pool.pull_secret.as_ref().map(|name| (pool.namespace.clone(), name.clone()));
+        let hash = pull_secret.and_then(|place| self.situation.pull_secrets.get(&place));
+        let object =
+            render::pool_token(pool, config, &owner, &token(), hash.map(String::as_str), self.situation.now);
+        self.change(&pool.namespace, &names::token(&pool.name, &config.hash), Action::Create(object));
+    }
+
+    fn user_data(&mut self, pool: &PoolProvision, config: &PoolConfig, token: &PoolToken) {
+        let Some(pointer) = self.situation.endpoint.and_then(|endpoint| render::pool_pointer(pool, config, endpoint, &token.token))
+        else {
+            return;
+        };
+        let Some(owner) = self.owner(&pool.source) else { return };
+        let name = names::user_data(&pool.name, &config.hash);
+        match self.situation.held.get(&pool.namespace, &name) {
+            None => {
+                let object = render::user_data(pool, config, &owner, &pointer);
+                self.change(&pool.namespace, &name, Action::Create(object));
+            }
+            Some(held) => {
+                let wanted = What::UserData { digest: sha256_hex(&pointer) };
+                if held.what != wanted {
+                    self.patch(&pool.namespace, &name, held, json!({"data": render::user_data_data(&pointer)}));
+                }
+            }
+        }
+    }
+
+    fn report(&self, pool: &PoolProvision, stored: Option<(&HeldSecret, &PoolToken)>) -> PoolReport {
+        let config = match &pool.config {
+            Err(NoConfig::Pending) => ConfigReport::Pending,
+            Err(NoConfig::Failed(why)) => ConfigReport::Failed(why.clone()),
+            Ok(config) => ConfigReport::Ready {
+                hash: config.hash.clone(),
+                payload: config.payload.clone(),
+                since: stored.and_then(|(secret, _)| secret.created),
+                message: render::message(&config.notes),
+            },
+        };
+        PoolReport {
+            config,
+            reached: stored.is_some_and(|(_, token)| token.reached),
+            has_endpoint: self.situation.endpoint.is_some(),
+            release_version: pool.release_version.clone(),
+        }
+    }
+
+    /// Removes what nobody needs.
+    fn sweep(&mut self) {
+        let Situation { provision, held, .. } = self.situation;
+        let mut pools: HashMap<(&str, String), Vec<&PoolProvision>> = HashMap::new();
+        for pool in &provision.pools {
+            pools.entry((pool.namespace.as_str(), label(&pool.name))).or_default().push(pool);
+        }
+        let failing: HashSet<String> =
+            provision.pools.iter().filter(|pool| pool.config.is_err()).map(|pool| label(&pool.name)).collect();
+        let wanted: HashSet<(&str, &str)> =
+            provision.payloads.iter().map(|payload| (payload.namespace.as_str(), payload.name.as_str())).collect();
+        let hosts: HashSet<(&str, String)> =
+            provision.hosts.iter().map(|host| (host.host.namespace.as_str(), names::overlay(&host.host.name))).collect();
+        let waiting: HashSet<(&str, String)> =
+            provision.waiting.iter().map(|(namespace, name)| (namespace.as_str(), names::overlay(name))).collect();
+        let named: HashSet<(&str, &str)> = held
+            .iter()
+            .filter_map(|((namespace, _), secret)| match &secret.what {
+                What::Overlay { payload, .. } => Some((namespace.as_str(), payload.as_str())),
+                What::PoolToken(token) => Some((namespace.as_str(), token.payload.as_str())),
+                _ => None,
+            })
+            .collect();
+        for ((namespace, name), secret) in held.iter() {
+            let of_pool = pools.get(&(namespace.as_str(), secret.pool.clone()));
+            let useless = match &secret.what {
+                What::Payload => {
+                    let place = (namespace.as_str(), name.as_str());
+                    !wanted.contains(&place) && !named.contains(&place) && !failing.contains(&secret.pool)
+                }
+                What::Overlay { .. } => {
+                    let place = (namespace.as_str(), name.clone());
+                    !hosts.contains(&place) && !waiting.contains(&place)
+                }
+                What::PoolToken(_) => of_pool.is_none() && !self.pool_exists(namespace, &secret.pool),
+                What::UserData { .. } => match of_pool {
+                    None => !self.pool_exists(namespace, &secret.pool),
+                    Some(pools) => !pools.iter().any(|pool| match &pool.config {
+                        Ok(config) => names::user_data(&pool.name, &config.hash) == *name,
+                        Err(_) => true,
+                    }),
+                },
+                What::Other => false,
+            };
+            if useless {
+                self.delete(namespace, name, secret);
+            }
+        }
+    }
+
+    /// Whether the object is there though it says nothing now: its tokens are not thrown away for a slip.
+    fn pool_exists(&self, namespace: &str, pool: &str) -> bool {
+        ["Pool", "NodePool", "MachineConfigPool"].iter().any(|kind| {
+            let in_kind = if *kind == "MachineConfigPool" { "" } else { namespace };
+            self.situation.cache.get(kind, in_kind, pool).is_some_and(|item| !item.deleting)
+        })
+    }
+}
+
+/// The Host that stands for whatever declares it.
+fn host_object(host: &HostProvision) -> ObjectId {
+    ObjectId { kind: "Host".into(), ..host.host.clone() }
+}
+
+#[cfg(test)]
+mod tests;

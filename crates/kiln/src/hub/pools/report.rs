@@ -1,0 +1,42 @@
+//! What is known of a pool's config, for its status.
+
+use std::collections::BTreeMap;
+
+use kiln_core::diagnostic::ObjectId;
+use kiln_core::timeline::Moment;
+
+/// What is known of each pool, by the object that declares it.
+pub type PoolReports = BTreeMap<ObjectId, PoolReport>;
+
+/// What is known of one pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolReport {
+    /// Its config.
+    pub config: ConfigReport,
+    /// Whether any machine has fetched with its token.
+    pub reached: bool,
+    /// Whether the hub knows where nodes reach it.
+    pub has_endpoint: bool,
+    /// The version its release image names.
+    pub release_version: Option<String>,
+}
+
+/// What is known of a pool's config.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConfigReport {
+    /// Its base is being fetched.
+    Pending,
+    /// It cannot be had; what was served before is served on.
+    Failed(String),
+    /// It is rendered.
+    Ready {
+        /// The hash in the names of its token.
+        hash: String,
+        /// The Secret with its payload.
+        payload: String,
+        /// Since when it is the pool's config; none until its token is stored.
+        since: Option<Moment>,
+        /// What is not in it.
+        message: String,
+    },
+}
