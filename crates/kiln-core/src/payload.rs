@@ -132,26 +132,19 @@ pub enum PayloadError {
 /// The digest of what the manifests of a pool give, without rendering them.
 pub fn part_id(configs: &[&MachineConfig], kubelet: &[KubeletConfig]) -> Digest {
     let mut members: Vec<Digest> = configs.iter().map(|config| machine_config_id(config)).collect();
-    members.extend(kubelet.iter().map(|config| {
-        Inputs::of("kiln kubelet config").with(&config.name).with(config.settings.to_string()).digest()
-    }));
+    members.extend(
+        kubelet.iter().map(|config| {
+            Inputs::of("kiln kubelet config").with(&config.name).with(config.settings.to_string()).digest()
+        }),
+    );
     // Which of them comes first is decided by their names.
     members.sort_unstable();
     members.iter().fold(Inputs::of("kiln payload part 1"), |all, member| all.with(member.to_string())).digest()
 }
 
 fn machine_config_id(config: &MachineConfig) -> Digest {
-    let MachineConfig {
-        meta,
-        role,
-        config,
-        kernel_arguments,
-        extensions,
-        fips,
-        kernel_type,
-        os_image_url,
-        within: _,
-    } = config;
+    let MachineConfig { meta, role, config, kernel_arguments, extensions, fips, kernel_type, os_image_url, within: _ } =
+        config;
     let mut inputs = Inputs::of("kiln machine config")
         .with(&meta.id.name)
         .with_optional(role.as_ref().map(|role| &role.value))
@@ -293,9 +286,8 @@ fn strip(mut config: Config) -> Stripped {
 /// The oldest spec that loses nothing; HyperShift's clients read 3.2.
 fn oldest_version(config: &Config) -> SpecVersion {
     let versions = SpecVersion::all().filter(|version| *version >= SpecVersion::V3_2 && *version < config.version);
-    let loses = |version: SpecVersion| {
-        convert(config, version).lost.iter().any(|finding| finding.severity > Severity::Note)
-    };
+    let loses =
+        |version: SpecVersion| convert(config, version).lost.iter().any(|finding| finding.severity > Severity::Note);
     versions.into_iter().find(|version| !loses(*version)).unwrap_or(config.version.max(SpecVersion::V3_2))
 }
 

@@ -240,7 +240,8 @@ impl<'w, 'i> Work<'w, 'i> {
         let needed: HashSet<Digest> =
             payloads.values().filter(|payload| payload.packed.is_some()).map(|payload| payload.id).collect();
         for group in groups.values_mut() {
-            if group.packed.is_some() && ![group.pool.whole.id, group.pool.bare.id].iter().any(|id| needed.contains(id)) {
+            if group.packed.is_some() && ![group.pool.whole.id, group.pool.bare.id].iter().any(|id| needed.contains(id))
+            {
                 *group = Arc::new(Group { pool: group.pool.clone(), packed: None });
             }
         }
@@ -303,7 +304,8 @@ impl<'w, 'i> Work<'w, 'i> {
         let group = self.group(pool, Some(view)).ok()?;
         let payload = names::payload(&pool.meta.id.name, group.pool.bare.id);
         if !self.payloads.contains_key(&(id.namespace.clone(), payload.clone())) {
-            let group = self.with_bytes(pool, Some(view), Arc::clone(&group), !self.is_stored(&id.namespace, &payload)).ok()?;
+            let group =
+                self.with_bytes(pool, Some(view), Arc::clone(&group), !self.is_stored(&id.namespace, &payload)).ok()?;
             let bare = group.packed.as_ref().map(|(_, bare)| Arc::clone(bare));
             self.want(pool, &id.namespace, &payload, group.pool.bare.id, bare);
         }
@@ -378,12 +380,7 @@ impl<'w, 'i> Work<'w, 'i> {
         Ok(group)
     }
 
-    fn render(
-        &self,
-        pool: &Pool,
-        configs: &[&'w MachineConfig],
-        kubelet: &[KubeletConfig],
-    ) -> Result<Group, NoConfig> {
+    fn render(&self, pool: &Pool, configs: &[&'w MachineConfig], kubelet: &[KubeletConfig]) -> Result<Group, NoConfig> {
         let failed = |error: payload::PayloadError| NoConfig::Failed(error.to_string());
         let part = payload::render_part(&pool.meta.id.name, configs, kubelet);
         let base = self.base(pool)?.map(|(what, bytes)| Base { what, bytes });
@@ -414,9 +411,8 @@ impl<'w, 'i> Work<'w, 'i> {
         let selected = self.kubelet_configs.iter().copied().filter(|object| {
             let labels = object.root.path(&["spec", "machineConfigPoolSelector", "matchLabels"]);
             let labels = labels.map(Node::entries).unwrap_or_default();
-            let has = |key: &str, value: Option<&str>| {
-                pool.meta.labels.get(key).map(|label| label.value.as_str()) == value
-            };
+            let has =
+                |key: &str, value: Option<&str>| pool.meta.labels.get(key).map(|label| label.value.as_str()) == value;
             pool.origin == PoolOrigin::MachineConfigPool
                 && !labels.is_empty()
                 && labels.iter().all(|label| has(&label.key.value, label.value.as_str()))
@@ -447,7 +443,9 @@ impl<'w, 'i> Work<'w, 'i> {
     }
 
     fn not_rendered(&self, pool: &'w Pool) -> BTreeSet<String> {
-        let others = self.documents(pool).filter(|object| !["MachineConfig", "KubeletConfig"].contains(&object.id.kind.as_str()));
+        let others = self
+            .documents(pool)
+            .filter(|object| !["MachineConfig", "KubeletConfig"].contains(&object.id.kind.as_str()));
         others.map(|object| format!("{} {}", object.id.kind, object.id.name)).collect()
     }
 

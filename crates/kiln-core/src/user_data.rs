@@ -103,7 +103,10 @@ impl fmt::Display for Platform {
 impl FromStr for Platform {
     type Err = UnknownPlatform;
     fn from_str(name: &str) -> Result<Self, UnknownPlatform> {
-        Platform::ALL.into_iter().find(|platform| platform.name() == name).ok_or_else(|| UnknownPlatform(name.to_owned()))
+        Platform::ALL
+            .into_iter()
+            .find(|platform| platform.name() == name)
+            .ok_or_else(|| UnknownPlatform(name.to_owned()))
     }
 }
 
@@ -158,31 +161,41 @@ pub fn render_create(platform: Platform, machines: Machines<'_>) -> Create {
         }
         Platform::OpenStack => (
             each(&|name| {
-                format!("openstack server create --image {image_word} --flavor FLAVOR --network NETWORK --user-data {file} {name}")
+                format!(
+                    "openstack server create --image {image_word} --flavor FLAVOR --network NETWORK --user-data {file} {name}"
+                )
             }),
             vec!["FLAVOR", "NETWORK"],
         ),
         Platform::Aws => (
             each(&|name| {
-                format!("aws ec2 run-instances --image-id {image_word} --instance-type TYPE --user-data file://{file} --tag-specifications 'ResourceType=instance,Tags=[{{Key=Name,Value={name}}}]'")
+                format!(
+                    "aws ec2 run-instances --image-id {image_word} --instance-type TYPE --user-data file://{file} --tag-specifications 'ResourceType=instance,Tags=[{{Key=Name,Value={name}}}]'"
+                )
             }),
             vec!["TYPE"],
         ),
         Platform::Azure => (
             each(&|name| {
-                format!("az vm create --resource-group GROUP --name {name} --image {image_word} --admin-username core --ssh-key-values SSH_KEY_FILE --custom-data {file}")
+                format!(
+                    "az vm create --resource-group GROUP --name {name} --image {image_word} --admin-username core --ssh-key-values SSH_KEY_FILE --custom-data {file}"
+                )
             }),
             vec!["GROUP", "SSH_KEY_FILE"],
         ),
         Platform::Hetzner => (
             each(&|name| {
-                format!("hcloud server create --name {name} --type TYPE --image {image_word} --user-data-from-file {file}")
+                format!(
+                    "hcloud server create --name {name} --type TYPE --image {image_word} --user-data-from-file {file}"
+                )
             }),
             vec!["TYPE"],
         ),
         Platform::IbmCloud => (
             each(&|name| {
-                format!("ibmcloud is instance-create {name} VPC ZONE PROFILE SUBNET --image {image_word} --user-data @{file}")
+                format!(
+                    "ibmcloud is instance-create {name} VPC ZONE PROFILE SUBNET --image {image_word} --user-data @{file}"
+                )
             }),
             vec!["VPC", "ZONE", "PROFILE", "SUBNET"],
         ),
@@ -192,13 +205,17 @@ pub fn render_create(platform: Platform, machines: Machines<'_>) -> Create {
         ),
         Platform::VmWare => (
             each(&|name| {
-                format!("base64 -w0 {file} > {file}.b64 && chmod 600 {file}.b64 && govc vm.change -vm {name} -e guestinfo.ignition.config.data.encoding=base64 -f guestinfo.ignition.config.data={file}.b64")
+                format!(
+                    "base64 -w0 {file} > {file}.b64 && chmod 600 {file}.b64 && govc vm.change -vm {name} -e guestinfo.ignition.config.data.encoding=base64 -f guestinfo.ignition.config.data={file}.b64"
+                )
             }),
             Vec::new(),
         ),
         Platform::Qemu => (
             each(&|name| {
-                format!("qemu-system-x86_64 -name {name} -machine accel=kvm -cpu host -m 4096 -nographic -drive if=virtio,file={image_word} -fw_cfg name=opt/com.coreos/config,file={file}")
+                format!(
+                    "qemu-system-x86_64 -name {name} -machine accel=kvm -cpu host -m 4096 -nographic -drive if=virtio,file={image_word} -fw_cfg name=opt/com.coreos/config,file={file}"
+                )
             }),
             Vec::new(),
         ),
@@ -248,7 +265,10 @@ mod tests {
         let machines =
             Machines { names: &names, file: "ignition-config.json", image: Some("redhat-coreos--x86-64-20250826") };
         let expected = "gcloud compute instances create hypershift-worker-1 hypershift-worker-2 \\\n  --image=redhat-coreos--x86-64-20250826 \\\n  --metadata-from-file user-data=ignition-config.json";
-        assert_eq!(render_create(Platform::Gcp, machines), Create { commands: vec![expected.into()], unknown: Vec::new() });
+        assert_eq!(
+            render_create(Platform::Gcp, machines),
+            Create { commands: vec![expected.into()], unknown: Vec::new() }
+        );
     }
 
     #[test]
@@ -275,7 +295,12 @@ mod tests {
         let sizes = [
             (Platform::Aws, 16_384, 16_385, "KLN0473 the user-data has 16385 bytes; aws takes 16384"),
             (Platform::Gcp, 262_144, 262_145, "KLN0473 the user-data has 262145 bytes; gcp takes 262144"),
-            (Platform::OpenStack, 49_149, 49_152, "KLN0473 the user-data has 65536 bytes in base64; openstack takes 65535"),
+            (
+                Platform::OpenStack,
+                49_149,
+                49_152,
+                "KLN0473 the user-data has 65536 bytes in base64; openstack takes 65535",
+            ),
         ];
         for (platform, fits, large, expected) in sizes {
             assert_eq!(check_size(platform, &"x".repeat(fits)), None, "{platform}");

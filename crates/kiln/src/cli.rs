@@ -23,6 +23,7 @@ mod report;
 mod restore;
 mod serve;
 mod status;
+mod token;
 mod watch;
 mod why;
 
@@ -70,6 +71,9 @@ enum Command {
     Status(status::StatusArgs),
     /// Explain why a host is not ready: missing stage, likeliest cause, next step
     Why(why::WhyArgs),
+    /// List, take back and make the tokens machines fetch their config with
+    #[command(subcommand)]
+    Token(token::TokenCommand),
     /// Show changes of hosts as they happen, until Ctrl-C
     Watch(watch::WatchArgs),
     /// Print shell completions
@@ -112,6 +116,7 @@ pub fn main() -> ExitCode {
         Command::Restore(args) => restore::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Why(args) => why::run(&args),
+        Command::Token(command) => token::run(&command),
         Command::Watch(args) => watch::run(&args),
         Command::Completions(args) => completions::run(&args),
     };

@@ -137,7 +137,8 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
     let nodes = serve_nodes(&server);
     let node_listener = listen_to_nodes(config).await?;
     let node = node_listener.as_ref().map(|listener| listener.address);
-    let pools = pools::Settings { endpoint: Some(endpoint(config, &authority, address, node)), ..pools::Settings::default() };
+    let pools =
+        pools::Settings { endpoint: Some(endpoint(config, &authority, address, node)), ..pools::Settings::default() };
     let mut terminated = signal(SignalKind::terminate()).map_err(listen_error)?;
 
     let mut tasks = Tasks::default();

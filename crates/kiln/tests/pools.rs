@@ -96,7 +96,8 @@ impl Hub {
             if wished(&secrets) {
                 return secrets;
             }
-            let seen: Vec<_> = secrets.iter().map(|secret| (&secret.metadata.name, &secret.metadata.annotations)).collect();
+            let seen: Vec<_> =
+                secrets.iter().map(|secret| (&secret.metadata.name, &secret.metadata.annotations)).collect();
             assert!(Instant::now() < deadline, "{what} did not come about: {seen:#?}");
             tokio::time::sleep(Duration::from_millis(30)).await;
         }
@@ -175,7 +176,8 @@ async fn a_pool_with_a_config_map_gets_everything_its_nodes_need() {
     let ready = hub.condition("Pool", "edge", "PayloadReady", |found| found["status"] == "True").await;
     assert_eq!(ready["reason"], "AsExpected");
     // Nothing is written any more.
-    let revision = async || hub.api("Secret").list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let revision =
+        async || hub.api("Secret").list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
     let before = revision().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(revision().await, before, "somebody goes on writing");
@@ -192,7 +194,10 @@ async fn tokens_rotate_by_the_clock_and_end_when_the_config_changes() {
     let rotated = hub.until("pool-token", "the rotation", |found| data(&found[0], "token") != old).await.remove(0);
     assert_eq!(data(&rotated, "old_token"), old);
     let new = STANDARD.encode(data(&rotated, "token"));
-    hub.until("user-data", "user-data with the new token", |found| found.len() == 1 && data(&found[0], "value").contains(&new)).await;
+    hub.until("user-data", "user-data with the new token", |found| {
+        found.len() == 1 && data(&found[0], "value").contains(&new)
+    })
+    .await;
     // Asked for by a person.
     let name = rotated.metadata.name.clone().unwrap();
     hub.patch("Secret", &name, json!({"metadata": {"annotations": {GENERATED: null}}})).await;
@@ -202,14 +207,17 @@ async fn tokens_rotate_by_the_clock_and_end_when_the_config_changes() {
     hub.api("ConfigMap").delete("config", &DeleteParams::default()).await.unwrap();
     hub.create(config_map("two")).await;
     let is_old = |secret: &&DynamicObject| secret.metadata.name.as_deref() == Some(&name);
-    let end = |found: &[DynamicObject]| found.iter().find(is_old).and_then(|old| old.metadata.annotations.as_ref()?.get(EXPIRES).cloned());
+    let end = |found: &[DynamicObject]| {
+        found.iter().find(is_old).and_then(|old| old.metadata.annotations.as_ref()?.get(EXPIRES).cloned())
+    };
     let found = hub.until("pool-token", "an end for the old token", |found| end(found).is_some()).await;
     let set = end(&found);
     hub.turn_clock(3_600);
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(end(&hub.secrets("pool-token").await), set);
     hub.turn_clock(3_601);
-    let left = hub.until("pool-token", "the old token to go", |found| !found.iter().any(|secret| is_old(&secret))).await;
+    let left =
+        hub.until("pool-token", "the old token to go", |found| !found.iter().any(|secret| is_old(&secret))).await;
     assert!(!left.is_empty());
 }
 
@@ -235,16 +243,21 @@ async fn two_controllers_at_once_never_undo_each_others_tokens() {
 #[tokio::test(flavor = "multi_thread")]
 async fn contents_of_a_secret_change_the_payload_and_a_pool_keeps_its_last_good_one() {
     let hub = Hub::start("pools-secret", 1).await;
-    let base = |text: &str| STANDARD.encode(format!(r#"{{"ignition":{{"version":"3.2.0"}},"storage":{{"files":[{{"path":"/etc/secret","mode":384,"contents":{{"source":"data:,{text}"}}}}]}}}}"#));
+    let base = |text: &str| {
+        STANDARD.encode(format!(r#"{{"ignition":{{"version":"3.2.0"}},"storage":{{"files":[{{"path":"/etc/secret","mode":384,"contents":{{"source":"data:,{text}"}}}}]}}}}"#))
+    };
     hub.create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "base", "namespace": "site"}, "data": {"config": base("1")}})).await;
     hub.create(pool(json!({"ignition": {"secret": "base"}}))).await;
     hub.create(host("w0", "edge")).await;
     let first = hub.until("payload", "a payload", |found| found.len() == 1).await.remove(0);
-    let refers = |found: &[DynamicObject], to: &DynamicObject| found.len() == 1 && data(&found[0], "payload") == to.metadata.name.clone().unwrap();
+    let refers = |found: &[DynamicObject], to: &DynamicObject| {
+        found.len() == 1 && data(&found[0], "payload") == to.metadata.name.clone().unwrap()
+    };
     hub.until("overlay", "an overlay", |found| refers(found, &first)).await;
     hub.patch("Secret", "base", json!({"data": {"config": base("2")}})).await;
     let id = data(&first, "id");
-    let found = hub.until("payload", "another payload", |found| found.iter().any(|other| data(other, "id") != id)).await;
+    let found =
+        hub.until("payload", "another payload", |found| found.iter().any(|other| data(other, "id") != id)).await;
     let second = found.into_iter().find(|other| data(other, "id") != id).unwrap();
     hub.until("overlay", "an overlay over the new payload", |found| refers(found, &second)).await;
     hub.patch("Secret", "base", json!({"data": {"config": STANDARD.encode("broken")}})).await;
@@ -288,7 +301,10 @@ async fn an_upstream_config_is_fetched_with_its_authority_and_laid_under_the_poo
     let upstream = axum::Router::new().route("/config/worker", get(answer));
     tokio::spawn(tls::serve_bounded(Arc::clone(&hub.server), listener, upstream, tls));
     hub.create(config_map("mine")).await;
-    hub.create(pool(json!({"config": [{"name": "config"}], "ignition": {"upstream": {"url": url, "caSecret": "mcs-ca"}}}))).await;
+    hub.create(pool(
+        json!({"config": [{"name": "config"}], "ignition": {"upstream": {"url": url, "caSecret": "mcs-ca"}}}),
+    ))
+    .await;
     let failed = hub.condition("Pool", "edge", "PayloadReady", |found| found["status"] == "False").await;
     assert_eq!(failed["message"], format!("{url}: there is no Secret site/mcs-ca"));
     let ca = STANDARD.encode(authority.certificate());
@@ -315,9 +331,14 @@ async fn a_node_pool_says_what_is_true_of_each_host() {
     hub.condition("NodePool", "np", reached, |found| found["message"] == both).await;
     hub.until("pool-token", "a token", |found| found.len() == 1).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let fetched = Entry::reached(Stage::IgnitionFetched, kiln::hub::timeline::now(), "ignition endpoint", "10.0.0.7 fetched");
+    let fetched =
+        Entry::reached(Stage::IgnitionFetched, kiln::hub::timeline::now(), "ignition endpoint", "10.0.0.7 fetched");
     record(&hub.client, "site", "w0", &fetched).await.unwrap();
-    let one = hub.condition("NodePool", "np", reached, |found| found["message"].as_str().is_some_and(|text| text.starts_with("1 of"))).await;
+    let one = hub
+        .condition("NodePool", "np", reached, |found| {
+            found["message"].as_str().is_some_and(|text| text.starts_with("1 of"))
+        })
+        .await;
     assert_eq!((one["status"].as_str(), one["reason"].as_str()), (Some("False"), Some("ignitionNotReached")));
     assert_eq!(one["message"], "1 of 2 hosts have not fetched their config: w1");
     record(&hub.client, "site", "w1", &fetched).await.unwrap();
@@ -330,5 +351,8 @@ async fn a_node_pool_says_what_is_true_of_each_host() {
     hub.api("ConfigMap").delete("config", &DeleteParams::default()).await.unwrap();
     hub.create(config_map("two")).await;
     let updating = hub.condition("NodePool", "np", "UpdatingConfig", |found| found["status"] == "True").await;
-    assert!(updating["message"].as_str().unwrap().ends_with("is not on 2 hosts, which fetched an earlier one: w0, w1"), "{updating}");
+    assert!(
+        updating["message"].as_str().unwrap().ends_with("is not on 2 hosts, which fetched an earlier one: w0, w1"),
+        "{updating}"
+    );
 }

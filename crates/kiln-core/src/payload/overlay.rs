@@ -80,7 +80,9 @@ mod tests {
     }
 
     fn pool() -> RenderedPool {
-        let keyfile = data_url::encode_base64(b"[connection]\nid=eth0\ntype=ethernet\ninterface-name=eth0\n[ipv4]\nmethod=auto\n");
+        let keyfile = data_url::encode_base64(
+            b"[connection]\nid=eth0\ntype=ethernet\ninterface-name=eth0\n[ipv4]\nmethod=auto\n",
+        );
         let config = serde_json::json!({"ignition": {"version": "3.2.0"}, "storage": {"files": [
             {"path": "/etc/NetworkManager/system-connections/eth0.nmconnection", "mode": 384, "contents": {"source": keyfile}},
             {"path": "/etc/NetworkManager/system-connections/far.nmconnection", "contents": {"source": "https://x.lab/far"}},
@@ -95,15 +97,21 @@ mod tests {
     fn no_path_is_both_in_the_bare_payload_and_in_the_overlay() {
         let pool = pool();
         assert_ne!(pool.whole.id, pool.bare.id);
-        let host = [keyfile("[connection]\nid=eth0\ntype=ethernet\ninterface-name=eth0\n[ipv4]\nmethod=manual\naddress1=10.0.0.5/24\n")];
+        let host = [keyfile(
+            "[connection]\nid=eth0\ntype=ethernet\ninterface-name=eth0\n[ipv4]\nmethod=manual\naddress1=10.0.0.5/24\n",
+        )];
         let (labels, taints) = ([("zone".to_owned(), "a".to_owned())].into(), []);
-        let parts = HostParts { node: "w0.lab", profiles: &host, nics: &[], labels: &labels, taints: &taints, ignition: None };
+        let parts =
+            HostParts { node: "w0.lab", profiles: &host, nics: &[], labels: &labels, taints: &taints, ignition: None };
         let overlay = render_overlay(&pool, "payload-p-1", &parts).unwrap();
         let paths = |value: &Value| -> Vec<String> {
             value.as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap().to_owned()).collect()
         };
         let bare: Value = serde_json::from_str(&pool.bare.text).unwrap();
-        assert_eq!(paths(&bare["storage"]["files"]), ["/etc/NetworkManager/system-connections/far.nmconnection", "/etc/motd"]);
+        assert_eq!(
+            paths(&bare["storage"]["files"]),
+            ["/etc/NetworkManager/system-connections/far.nmconnection", "/etc/motd"]
+        );
         let own: Value = serde_json::from_str(&overlay.files).unwrap();
         assert_eq!(
             paths(&own),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::status::connection::Connection;
 use super::{Outcome, PrintFormat, check::ReportFormat, output::Failure};
 
 mod convert;
@@ -11,6 +12,7 @@ mod merge;
 mod pointer;
 pub(super) mod read;
 mod render;
+mod user_data;
 mod validate;
 
 /// The verbs of `kiln ignition`.
@@ -64,9 +66,38 @@ pub struct ConvertArgs {
 #[derive(Debug, Args)]
 pub struct PointerArgs {
     /// Where the real config is
-    #[arg(long, value_name = "URL")]
-    source: String,
-    /// PEM file with the authorities to trust
+    #[arg(long, value_name = "URL", required_unless_present_any = ["hosts", "pool", "name"], conflicts_with_all = ["hosts", "pool", "name"])]
+    source: Option<String>,
+    /// A host of the hub, which gets a new boot token of its own: NAME or NAMESPACE/NAME; may be given several times
+    #[arg(long = "host", value_name = "HOST", conflicts_with = "pool")]
+    hosts: Vec<String>,
+    /// A pool of the hub, whose machines share its token: NAME or NAMESPACE/NAME
+    #[arg(long, value_name = "POOL")]
+    pool: Option<String>,
+    /// Names of machines from a pattern such as worker-{}: hosts of the hub, or with --pool only names for the command
+    #[arg(long, value_name = "PATTERN")]
+    name: Option<String>,
+    /// How many machines the pattern stands for
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "name", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    count: u16,
+    /// Also print the command that makes the machines: aws, azure, gcp, hetzner, ibmcloud, kubevirt, metal, openstack, qemu, vmware
+    #[arg(long, value_name = "PLATFORM", conflicts_with = "source")]
+    platform: Option<String>,
+    /// The image in that command
+    #[arg(long, value_name = "IMAGE", requires = "platform")]
+    image: Option<String>,
+    /// Where machines reach the hub [default: the server of the kubeconfig]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["source", "pool"])]
+    endpoint: Option<String>,
+    /// Write the pointer here, readable by you alone; a folder for several; `-` is standard output [default with --platform: HOST.ign]
+    #[arg(long, value_name = "PATH", conflicts_with = "source")]
+    out: Option<PathBuf>,
+    /// Replace files that exist
+    #[arg(long, conflicts_with = "source")]
+    force: bool,
+    #[command(flatten)]
+    connection: Connection,
+    /// PEM file with the authorities to trust [default with --host: the hub's]
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// Request header `Name: value`; `Name: @FILE` reads the value from a file, so that secrets stay out of argv

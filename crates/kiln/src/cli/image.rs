@@ -13,7 +13,7 @@ mod import;
 mod inspect;
 mod network;
 mod open;
-mod output_file;
+pub(super) mod output_file;
 mod progress;
 mod reset;
 mod secrets;

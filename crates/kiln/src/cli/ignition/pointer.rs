@@ -18,10 +18,11 @@ use super::read::{hide_secrets, read_bytes};
 /// Builds the pointer, checks it as any config, prints it.
 pub fn run(args: &super::PointerArgs) -> Result<Outcome, Failure> {
     let version: SpecVersion = args.spec.parse().map_err(Failure::refused)?;
+    let Some(source) = &args.source else { return super::user_data::run(args) };
     let mut findings = Vec::new();
     let headers = args.headers.iter().map(|header| read_header(header, &mut findings)).collect::<Result<_, _>>()?;
     let request = PointerRequest {
-        source: args.source.clone(),
+        source: source.clone(),
         reference: if args.replace { Reference::Replace } else { Reference::Merge },
         authorities: args.ca.as_deref().map(read_bytes).transpose()?,
         headers,

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -35,6 +37,28 @@ pub struct Host {
     pub status: Value,
 }
 
+/// Where the hub is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// `https://10.0.0.1:8443`.
+    pub url: String,
+    /// PEM of the authorities the kubeconfig trusts.
+    pub authorities: Option<Vec<u8>>,
+}
+
+impl Address {
+    fn of(config: &Config) -> Address {
+        let pem = |certificate: &Vec<u8>| {
+            let text = STANDARD.encode(certificate);
+            let lines: Vec<&str> =
+                text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
+            format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+        };
+        let authorities = config.root_cert.as_ref().map(|all| all.iter().map(pem).collect::<String>().into_bytes());
+        Address { url: config.cluster_url.to_string().trim_end_matches('/').to_owned(), authorities }
+    }
+}
+
 impl Connection {
     /// Runs something with a client of the hub.
     pub fn block_on<T>(&self, work: impl AsyncFnOnce(Client) -> Result<T, Failure>) -> Result<T, Failure> {
@@ -42,8 +66,25 @@ impl Connection {
         runtime.block_on(async { work(self.client().await?).await })
     }
 
+    /// The same, for work that must also know where the hub is.
+    pub fn block_on_address<T>(
+        &self,
+        work: impl AsyncFnOnce(Client, Address) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let config = self.config().await?;
+            let address = Address::of(&config);
+            work(Client::try_from(config).context("cannot connect")?, address).await
+        })
+    }
+
     /// A client of the hub.
     async fn client(&self) -> Result<Client, Failure> {
+        Ok(Client::try_from(self.config().await?).context("cannot connect")?)
+    }
+
+    async fn config(&self) -> Result<Config, Failure> {
         let named = self.kubeconfig.clone().or_else(|| Some(self.data_dir.as_ref()?.join("kubeconfig")));
         let kubeconfig = match &named {
             Some(path) => Kubeconfig::read_from(path).with_context(|| format!("cannot use `{}`", path.display())),
@@ -51,8 +92,7 @@ impl Connection {
         };
         let kubeconfig = kubeconfig.map_err(Failure::Refused)?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-        let config = config.context("the kubeconfig does not lead to a server").map_err(Failure::Refused)?;
-        Ok(Client::try_from(config).context("cannot connect")?)
+        config.context("the kubeconfig does not lead to a server").map_err(Failure::Refused)
     }
 }
 

@@ -80,7 +80,8 @@ fn reached(report: Option<&PoolReport>, counts: &Counts) -> Condition {
         (0, _) => Condition::new(kind, Truth::False, "ignitionNotReached", "no host has fetched its config"),
         (_, []) => Condition::new(kind, Truth::True, "AsExpected", ""),
         (declared, missing) => {
-            let message = format!("{} of {declared} hosts have not fetched their config: {}", missing.len(), listed(missing));
+            let message =
+                format!("{} of {declared} hosts have not fetched their config: {}", missing.len(), listed(missing));
             Condition::new(kind, Truth::False, "ignitionNotReached", message)
         }
     }
@@ -89,12 +90,20 @@ fn reached(report: Option<&PoolReport>, counts: &Counts) -> Condition {
 fn updating(report: Option<&PoolReport>, counts: &Counts) -> Condition {
     let hash = match report.map(|report| &report.config) {
         Some(ConfigReport::Ready { hash, .. }) => hash.as_str(),
-        _ => return Condition::new("UpdatingConfig", Truth::Unknown, "NotRendered", "there is no config to compare with"),
+        _ => {
+            return Condition::new(
+                "UpdatingConfig",
+                Truth::Unknown,
+                "NotRendered",
+                "there is no config to compare with",
+            );
+        }
     };
     match &counts.outdated[..] {
         [] => Condition::new("UpdatingConfig", Truth::False, "AsExpected", ""),
         old => {
-            let message = format!("config {hash} is not on {} hosts, which fetched an earlier one: {}", old.len(), listed(old));
+            let message =
+                format!("config {hash} is not on {} hosts, which fetched an earlier one: {}", old.len(), listed(old));
             Condition::new("UpdatingConfig", Truth::True, "AsExpected", message)
         }
     }
@@ -143,9 +152,9 @@ pub fn node_pool(view: &View, object: &Object) -> Value {
         let message = "this hub does not know under which address nodes reach it, so it makes no user-data";
         all.push(Condition::new(endpoint, Truth::False, "IgnitionEndpointMissing", message));
     }
-    let old: Value = object.status["conditions"].as_array().map_or(Value::Null, |old| {
-        old.iter().filter(|condition| condition["type"] != endpoint).cloned().collect()
-    });
+    let old: Value = object.status["conditions"]
+        .as_array()
+        .map_or(Value::Null, |old| old.iter().filter(|condition| condition["type"] != endpoint).cloned().collect());
     let extra = json!({"observedGeneration": object.item.generation});
     let mut status = json!({
         "replicas": counts.registered,

@@ -60,7 +60,8 @@ pub(super) async fn keep(client: Client, shared: Arc<Shared>, settings: Settings
         known.retain(|id, _| wanted.iter().any(|wanted| wanted.id == *id));
         let due: Vec<&Wanted> = wanted.iter().filter(|wanted| is_due(wanted, known.get(&wanted.id))).collect();
         let fetches = due.into_iter().map(|wanted| {
-            let etag = known.get(&wanted.id).filter(|known| known.from == wanted.from).and_then(|known| known.etag.clone());
+            let etag =
+                known.get(&wanted.id).filter(|known| known.from == wanted.from).and_then(|known| known.etag.clone());
             let client = client.clone();
             async move { (wanted, fetch(&client, wanted, etag.as_deref()).await) }
         });
@@ -191,11 +192,15 @@ async fn fetch(client: &Client, wanted: &Wanted, etag: Option<&str>) -> Result<F
                 Some(reference) => {
                     let secret = read_object(client, "Secret", &wanted.namespace, &reference.name).await?;
                     let pem = secret["data"]["ca.crt"].as_str().and_then(|text| STANDARD.decode(text).ok());
-                    Some(pem.with_context(|| format!("Secret {}/{} has no key `ca.crt`", wanted.namespace, reference.name))?)
+                    Some(pem.with_context(|| {
+                        format!("Secret {}/{} has no key `ca.crt`", wanted.namespace, reference.name)
+                    })?)
                 }
             };
             let fetching = fetch_upstream(&url.value, trusted.as_deref(), etag);
-            tokio::time::timeout(PATIENCE, fetching).await.map_err(|_| anyhow!("no whole answer within {PATIENCE:?}"))?
+            tokio::time::timeout(PATIENCE, fetching)
+                .await
+                .map_err(|_| anyhow!("no whole answer within {PATIENCE:?}"))?
         }
     }
 }
@@ -217,7 +222,8 @@ fn one_value(data: &Value, encoded: bool) -> Result<Vec<u8>, anyhow::Error> {
         (None, number) => bail!("it has {number} keys and none of them is `config`"),
     };
     let text = value.as_str().unwrap_or_default();
-    let bytes = if encoded { STANDARD.decode(text).context("its data is not base64")? } else { text.as_bytes().to_vec() };
+    let bytes =
+        if encoded { STANDARD.decode(text).context("its data is not base64")? } else { text.as_bytes().to_vec() };
     if bytes.len() > LARGEST {
         bail!("it has more than {LARGEST} bytes");
     }
@@ -237,7 +243,8 @@ async fn fetch_upstream(url: &str, authorities: Option<&[u8]>, etag: Option<&str
     config.proxy_url = None;
     if let Some(pem) = authorities {
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-        let certificates = certificates.ok().filter(|found| !found.is_empty()).context("`ca.crt` is not a PEM bundle")?;
+        let certificates =
+            certificates.ok().filter(|found| !found.is_empty()).context("`ca.crt` is not a PEM bundle")?;
         config.root_cert = Some(certificates.iter().map(|certificate| certificate.to_vec()).collect());
     }
     let client = Client::try_from(config).context("TLS cannot be set up")?;
@@ -301,7 +308,10 @@ mod tests {
             Err(error) => error.to_string(),
             Ok(_) => "fetched".into(),
         };
-        assert_eq!(refused("http://127.0.0.1:9/config/worker").await, "a base config has credentials in it and is fetched over https only");
+        assert_eq!(
+            refused("http://127.0.0.1:9/config/worker").await,
+            "a base config has credentials in it and is fetched over https only"
+        );
         assert_eq!(refused("::").await, "not a URL");
     }
 }

@@ -98,7 +98,10 @@ pub struct PoolToken {
 
 impl fmt::Debug for PoolToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PoolToken").field("record", &self.record).field("payload", &self.payload).finish_non_exhaustive()
+        f.debug_struct("PoolToken")
+            .field("record", &self.record)
+            .field("payload", &self.payload)
+            .finish_non_exhaustive()
     }
 }
 
@@ -189,7 +192,10 @@ fn pool_token(object: &Value) -> PoolToken {
     };
     PoolToken {
         token: decode(&object["data"]["token"]),
-        record: PoolTokenRecord { generated: annotations[annotation::GENERATED].as_str().and_then(parse_time), expires },
+        record: PoolTokenRecord {
+            generated: annotations[annotation::GENERATED].as_str().and_then(parse_time),
+            expires,
+        },
         payload: annotations[PAYLOAD_ANNOTATION].as_str().unwrap_or_default().to_owned(),
         reached: annotations[annotation::REACHED] == "True",
     }

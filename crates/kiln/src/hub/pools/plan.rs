@@ -126,7 +126,8 @@ impl<'a> Work<'a> {
         for host in &self.situation.provision.hosts {
             let name = names::overlay(&host.host.name);
             let held = self.situation.held.get(&host.host.namespace, &name);
-            let right = |held: &HeldSecret| matches!(&held.what, What::Overlay { id, .. } if *id == host.id.to_string());
+            let right =
+                |held: &HeldSecret| matches!(&held.what, What::Overlay { id, .. } if *id == host.id.to_string());
             if held.is_some_and(right) {
                 continue;
             }
@@ -192,7 +193,14 @@ impl<'a> Work<'a> {
         })
     }
 
-    fn keep(&mut self, pool: &PoolProvision, name: &str, secret: &HeldSecret, held: &PoolToken, token: &dyn Fn() -> String) {
+    fn keep(
+        &mut self,
+        pool: &PoolProvision,
+        name: &str,
+        secret: &HeldSecret,
+        held: &PoolToken,
+        token: &dyn Fn() -> String,
+    ) {
         let mut patch = json!({});
         match judge_current(&held.record, self.situation.now) {
             Current::Keep { until } => self.look_at(until),
@@ -225,13 +233,13 @@ impl<'a> Work<'a> {
         }
         let pull_secret = pool.pull_secret.as_ref().map(|name| (pool.namespace.clone(), name.clone()));
         let hash = pull_secret.and_then(|place| self.situation.pull_secrets.get(&place));
-        let object =
-            render::pool_token(pool, config, &owner, &token(), hash.map(String::as_str), self.situation.now);
+        let object = render::pool_token(pool, config, &owner, &token(), hash.map(String::as_str), self.situation.now);
         self.change(&pool.namespace, &names::token(&pool.name, &config.hash), Action::Create(object));
     }
 
     fn user_data(&mut self, pool: &PoolProvision, config: &PoolConfig, token: &PoolToken) {
-        let Some(pointer) = self.situation.endpoint.and_then(|endpoint| render::pool_pointer(pool, config, endpoint, &token.token))
+        let Some(pointer) =
+            self.situation.endpoint.and_then(|endpoint| render::pool_pointer(pool, config, endpoint, &token.token))
         else {
             return;
         };
@@ -281,8 +289,11 @@ impl<'a> Work<'a> {
             provision.pools.iter().filter(|pool| pool.config.is_err()).map(|pool| label(&pool.name)).collect();
         let wanted: HashSet<(&str, &str)> =
             provision.payloads.iter().map(|payload| (payload.namespace.as_str(), payload.name.as_str())).collect();
-        let hosts: HashSet<(&str, String)> =
-            provision.hosts.iter().map(|host| (host.host.namespace.as_str(), names::overlay(&host.host.name))).collect();
+        let hosts: HashSet<(&str, String)> = provision
+            .hosts
+            .iter()
+            .map(|host| (host.host.namespace.as_str(), names::overlay(&host.host.name)))
+            .collect();
         let waiting: HashSet<(&str, String)> =
             provision.waiting.iter().map(|(namespace, name)| (namespace.as_str(), names::overlay(name))).collect();
         let named: HashSet<(&str, &str)> = held

@@ -62,7 +62,8 @@ pub fn payload(payload: &StoredPayload, owner: &Owner) -> Option<Value> {
 
 /// The data of an overlay; the config is there when the host has one.
 pub fn overlay_data(host: &HostProvision, overlay: &Overlay) -> Value {
-    let mut data = json!({"id": encode(host.id.to_string()), "payload": encode(&host.payload), "files": encode(&overlay.files)});
+    let mut data =
+        json!({"id": encode(host.id.to_string()), "payload": encode(&host.payload), "files": encode(&overlay.files)});
     if let Some(config) = &overlay.config {
         data["config"] = encode(config);
     }

@@ -285,10 +285,16 @@ fn contents_of_a_secret_change_the_payload_and_a_broken_one_changes_nothing() {
     assert!(site.secrets.is_empty());
     let id = ObjectId { kind: "Pool".into(), namespace: "site".into(), name: "edge".into() };
     let base = |text: &str| FetchedBase::Ready { what: "Secret site/base".into(), bytes: text.as_bytes().into() };
-    site.bases.insert(id.clone(), base(r#"{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,1"}}]}}"#));
+    site.bases.insert(
+        id.clone(),
+        base(r#"{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,1"}}]}}"#),
+    );
     site.settle();
     let first = Site::data(site.of("payload")[0], "id");
-    site.bases.insert(id.clone(), base(r#"{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,2"}}]}}"#));
+    site.bases.insert(
+        id.clone(),
+        base(r#"{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,2"}}]}}"#),
+    );
     site.settle();
     let ids: Vec<String> = site.of("payload").into_iter().map(|secret| Site::data(secret, "id")).collect();
     assert!(ids.len() == 2 && ids.contains(&first));
@@ -301,7 +307,10 @@ fn contents_of_a_secret_change_the_payload_and_a_broken_one_changes_nothing() {
     site.bases.insert(id, FetchedBase::Failed("https://x: the server did not answer".into()));
     site.now += 19_800;
     site.settle();
-    let live = site.of("pool-token").into_iter().filter(|token| token["metadata"]["annotations"][annotation::EXPIRES].is_null());
+    let live = site
+        .of("pool-token")
+        .into_iter()
+        .filter(|token| token["metadata"]["annotations"][annotation::EXPIRES].is_null());
     let live: Vec<&Value> = live.collect();
     assert_eq!(live.len(), 1);
     assert!(!Site::data(live[0], "old_token").is_empty(), "tokens of the last good config are rotated on");
@@ -340,7 +349,8 @@ fn a_node_pool_that_updates_in_place_carries_its_payload_in_the_token() {
     assert!(unpack(&Site::data(token, "config")).contains("kind: MachineConfig"));
     let [overlay] = site.of("overlay")[..] else { panic!() };
     let files: Value = serde_json::from_str(&Site::data(overlay, "files")).unwrap();
-    let drop_in = files.as_array().unwrap().iter().find(|file| file["path"].as_str().unwrap().ends_with("20-kiln.conf"));
+    let drop_in =
+        files.as_array().unwrap().iter().find(|file| file["path"].as_str().unwrap().ends_with("20-kiln.conf"));
     let text = kiln_core::ignition::data_url::decode(drop_in.unwrap()["contents"]["source"].as_str().unwrap()).unwrap();
     assert!(String::from_utf8(text).unwrap().contains("--register-with-taints=edge=:NoSchedule"));
     // Deleting the Secret is how a token is revoked: a new one comes, and the payload with it.
