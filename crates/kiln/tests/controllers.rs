@@ -19,6 +19,39 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+/// How the API treats the controllers. Whoever tests talks to it undisturbed.
+enum Day {
+    Good,
+    Bad(Chaos),
+}
+
+/// Each of these on a good day and on a bad one.
+macro_rules! on_each_day {
+    ($($name:ident),* $(,)?) => {
+        mod on_a_good_day {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                super::$name(super::Day::Good).await;
+            })*
+        }
+        mod on_a_bad_day {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                super::$name(super::Day::Bad(super::Chaos::new(7))).await;
+            })*
+        }
+    };
+}
+
+on_each_day! {
+    upstream_kinds_become_kilns_objects_and_their_status_comes_back_in_their_words,
+    when_all_is_said_nothing_is_written_any_more,
+    what_a_person_wrote_is_left_alone_and_what_lost_its_source_goes,
+    findings_across_objects_come_and_go_with_any_of_them,
+    nodes_and_agents_are_evidence,
+    two_witnesses_do_not_lose_each_others_entries,
+}
+
 /// An embedded API with the controllers on it.
 struct Hub {
     client: Client,
@@ -28,14 +61,17 @@ struct Hub {
 }
 
 impl Hub {
-    async fn start(name: &str, chaos: Option<&Chaos>) -> Hub {
+    async fn start(name: &str, day: &Day) -> Hub {
         let folder = TempDir::new(name);
         let server = Server::open(folder.path(), Tokens::default(), Limits::default()).await.unwrap();
         tokio::spawn(Arc::clone(&server).run_janitor());
         let plain = router(Arc::clone(&server));
         let client = controllers::in_process(plain.clone(), "test");
         definitions::install(&client, Policy::Own).await.unwrap();
-        let theirs = chaos.map_or(plain.clone(), |chaos| chaos.over(plain));
+        let theirs = match day {
+            Day::Good => plain,
+            Day::Bad(chaos) => chaos.over(plain),
+        };
         let (stop, stopping) = watch::channel(false);
         let pace = Pace { retry: Duration::from_millis(50), ..Pace::default() };
         tokio::spawn(controllers::run(controllers::in_process(theirs, "system:kiln:controllers"), pace, stopping));
@@ -205,9 +241,8 @@ fn is_complete(state: &Value) -> bool {
         .all(|place| state[*place]["status"]["conditions"].is_array())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn upstream_kinds_become_kilns_objects_and_their_status_comes_back_in_their_words() {
-    let hub = Hub::start("controllers-plain", None).await;
+async fn upstream_kinds_become_kilns_objects_and_their_status_comes_back_in_their_words(day: Day) {
+    let hub = Hub::start("controllers-plain", &day).await;
     hub.apply(&site()).await;
     hub.until("the whole site", is_complete).await;
     let state = hub.settled().await;
@@ -246,9 +281,8 @@ async fn upstream_kinds_become_kilns_objects_and_their_status_comes_back_in_thei
     assert_eq!((reached["status"].as_str(), reached["reason"].as_str()), (Some("False"), Some("ignitionNotReached")));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn when_all_is_said_nothing_is_written_any_more() {
-    let hub = Hub::start("controllers-quiet", None).await;
+async fn when_all_is_said_nothing_is_written_any_more(day: Day) {
+    let hub = Hub::start("controllers-quiet", &day).await;
     hub.apply(&site()).await;
     hub.until("the whole site", is_complete).await;
     hub.settled().await;
@@ -259,9 +293,8 @@ async fn when_all_is_said_nothing_is_written_any_more() {
     assert_eq!(revision().await, before, "somebody goes on writing");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_person_wrote_is_left_alone_and_what_lost_its_source_goes() {
-    let hub = Hub::start("controllers-people", None).await;
+async fn what_a_person_wrote_is_left_alone_and_what_lost_its_source_goes(day: Day) {
+    let hub = Hub::start("controllers-people", &day).await;
     let own = json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Host", "metadata": {"name": "w0", "namespace": "site"},
         "spec": {"hostname": "mine", "macAddress": "52:54:00:00:00:77"}});
     hub.apply(&[namespace(), own.clone()]).await;
@@ -284,9 +317,8 @@ async fn what_a_person_wrote_is_left_alone_and_what_lost_its_source_goes() {
     hub.until("the Host to go with its source", |state| state["Host site/w1"].is_null()).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn findings_across_objects_come_and_go_with_any_of_them() {
-    let hub = Hub::start("controllers-findings", None).await;
+async fn findings_across_objects_come_and_go_with_any_of_them(day: Day) {
+    let hub = Hub::start("controllers-findings", &day).await;
     hub.apply(&site()).await;
     hub.until("the whole site", is_complete).await;
     hub.apply(&[bare_metal_host("twin", "52:54:00:00:00:01")]).await;
@@ -307,9 +339,8 @@ async fn findings_across_objects_come_and_go_with_any_of_them() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn nodes_and_agents_are_evidence() {
-    let hub = Hub::start("controllers-evidence", None).await;
+async fn nodes_and_agents_are_evidence(day: Day) {
+    let hub = Hub::start("controllers-evidence", &day).await;
     hub.apply(&site()).await;
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w0.lab"}});
     let agent = json!({"apiVersion": "agent-install.openshift.io/v1beta1", "kind": "Agent", "metadata": {"name": "a", "namespace": "site"}, "spec": {"approved": true, "role": "worker"}});
@@ -335,10 +366,9 @@ async fn nodes_and_agents_are_evidence() {
     assert_eq!(condition(&state, "Agent site/a", "Installed")["status"], "False");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn two_witnesses_do_not_lose_each_others_entries() {
+async fn two_witnesses_do_not_lose_each_others_entries(day: Day) {
     use kiln_core::timeline::{Entry, Moment, Stage};
-    let hub = Hub::start("controllers-witnesses", None).await;
+    let hub = Hub::start("controllers-witnesses", &day).await;
     hub.apply(&site()).await;
     hub.until("the whole site", is_complete).await;
     let stages = [Stage::PoweredOn, Stage::ImageRead, Stage::Discovered, Stage::Validated, Stage::Installed];
@@ -355,7 +385,7 @@ async fn two_witnesses_do_not_lose_each_others_entries() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_day_ends_in_the_same_state() {
-    let plain = Hub::start("controllers-good-day", None).await;
+    let plain = Hub::start("controllers-good-day", &Day::Good).await;
     let life = async |hub: &Hub| {
         hub.apply(&site()).await;
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -377,7 +407,7 @@ async fn a_bad_day_ends_in_the_same_state() {
     let expected = plain.settled().await;
     for seed in 1..=5 {
         let chaos = Chaos::new(seed);
-        let hub = Hub::start(&format!("controllers-bad-day-{seed}"), Some(&chaos)).await;
+        let hub = Hub::start(&format!("controllers-bad-day-{seed}"), &Day::Bad(chaos.clone())).await;
         life(&hub).await;
         hub.until(&format!("the same end with seed {seed}"), |state| *state == expected).await;
         let harm = &chaos.harm;
