@@ -158,13 +158,18 @@ pub struct HostProvision {
     pub overlay: Option<Overlay>,
 }
 
+/// A payload in gzip.
+type Packed = Arc<[u8]>;
+/// A pool, and the cluster among the world's whose hosts are meant.
+type PoolInCluster<'w> = (&'w ObjectId, Option<usize>);
+
 /// One rendered config: of a pool, or of the hosts of one cluster in it.
 #[derive(Debug)]
 struct Group {
     /// Without texts.
     pool: RenderedPool,
     /// The bytes of both payloads, as long as they are needed.
-    packed: Option<(Arc<[u8]>, Arc<[u8]>)>,
+    packed: Option<(Packed, Packed)>,
 }
 
 /// Judges a world and says what must be held ready for its nodes.
@@ -180,7 +185,7 @@ struct Work<'w, 'i> {
     inputs: Inputs<'i>,
     groups: HashMap<Digest, Arc<Group>>,
     /// Which of them the hosts of a cluster get: MachineConfigs of a cluster are its own.
-    by_cluster: HashMap<(&'w ObjectId, Option<usize>), Result<Arc<Group>, NoConfig>>,
+    by_cluster: HashMap<PoolInCluster<'w>, Result<Arc<Group>, NoConfig>>,
     payloads: BTreeMap<(String, String), StoredPayload>,
     /// Manifests by the ConfigMap they were found in.
     manifests: HashMap<&'w ObjectId, Vec<&'w crate::world::Object>>,

@@ -25,7 +25,7 @@ pub enum IgnitionCommand {
     /// Convert between spec versions and list what is lost
     Convert(ConvertArgs),
     /// Print a pointer config that makes a node fetch its real config
-    Pointer(PointerArgs),
+    Pointer(Box<PointerArgs>),
     /// Render a pool's MachineConfigs as the machine-config-operator does
     Render(RenderArgs),
 }

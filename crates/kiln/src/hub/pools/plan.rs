@@ -153,10 +153,7 @@ impl<'a> Work<'a> {
     }
 
     fn pool(&mut self, pool: &'a PoolProvision, token: &dyn Fn() -> String) {
-        let config = match &pool.config {
-            Ok(config) => Some(config),
-            Err(_) => None,
-        };
+        let config = pool.config.as_ref().ok();
         let current = config.map(|config| names::token(&pool.name, &config.hash));
         let held_tokens: Vec<(&String, &HeldSecret, &PoolToken)> = self.of_pool(pool).collect();
         for (name, secret, held) in &held_tokens {
