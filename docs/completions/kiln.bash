@@ -58,6 +58,9 @@ _kiln() {
             kiln,status)
                 cmd="kiln__subcmd__status"
                 ;;
+            kiln,token)
+                cmd="kiln__subcmd__token"
+                ;;
             kiln,watch)
                 cmd="kiln__subcmd__watch"
                 ;;
@@ -117,6 +120,9 @@ _kiln() {
                 ;;
             kiln__subcmd__help,status)
                 cmd="kiln__subcmd__help__subcmd__status"
+                ;;
+            kiln__subcmd__help,token)
+                cmd="kiln__subcmd__help__subcmd__token"
                 ;;
             kiln__subcmd__help,watch)
                 cmd="kiln__subcmd__help__subcmd__watch"
@@ -192,6 +198,15 @@ _kiln() {
                 ;;
             kiln__subcmd__help__subcmd__net,render)
                 cmd="kiln__subcmd__help__subcmd__net__subcmd__render"
+                ;;
+            kiln__subcmd__help__subcmd__token,list)
+                cmd="kiln__subcmd__help__subcmd__token__subcmd__list"
+                ;;
+            kiln__subcmd__help__subcmd__token,revoke)
+                cmd="kiln__subcmd__help__subcmd__token__subcmd__revoke"
+                ;;
+            kiln__subcmd__help__subcmd__token,rotate)
+                cmd="kiln__subcmd__help__subcmd__token__subcmd__rotate"
                 ;;
             kiln__subcmd__ignition,convert)
                 cmd="kiln__subcmd__ignition__subcmd__convert"
@@ -361,6 +376,30 @@ _kiln() {
             kiln__subcmd__net__subcmd__help,render)
                 cmd="kiln__subcmd__net__subcmd__help__subcmd__render"
                 ;;
+            kiln__subcmd__token,help)
+                cmd="kiln__subcmd__token__subcmd__help"
+                ;;
+            kiln__subcmd__token,list)
+                cmd="kiln__subcmd__token__subcmd__list"
+                ;;
+            kiln__subcmd__token,revoke)
+                cmd="kiln__subcmd__token__subcmd__revoke"
+                ;;
+            kiln__subcmd__token,rotate)
+                cmd="kiln__subcmd__token__subcmd__rotate"
+                ;;
+            kiln__subcmd__token__subcmd__help,help)
+                cmd="kiln__subcmd__token__subcmd__help__subcmd__help"
+                ;;
+            kiln__subcmd__token__subcmd__help,list)
+                cmd="kiln__subcmd__token__subcmd__help__subcmd__list"
+                ;;
+            kiln__subcmd__token__subcmd__help,revoke)
+                cmd="kiln__subcmd__token__subcmd__help__subcmd__revoke"
+                ;;
+            kiln__subcmd__token__subcmd__help,rotate)
+                cmd="kiln__subcmd__token__subcmd__help__subcmd__rotate"
+                ;;
             *)
                 ;;
         esac
@@ -368,7 +407,7 @@ _kiln() {
 
     case "${cmd}" in
         kiln)
-            opts="-h -V --help --version check plan explain net boot ignition image serve crds backup restore status why watch completions help"
+            opts="-h -V --help --version check plan explain net boot ignition image serve crds backup restore status why token watch completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -574,7 +613,7 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__help)
-            opts="check plan explain net boot ignition image serve crds backup restore status why watch completions help"
+            opts="check plan explain net boot ignition image serve crds backup restore status why token watch completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1105,6 +1144,62 @@ _kiln() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        kiln__subcmd__help__subcmd__token)
+            opts="list revoke rotate"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__token__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__token__subcmd__revoke)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__token__subcmd__rotate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         kiln__subcmd__help__subcmd__watch)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1278,13 +1373,53 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__ignition__subcmd__pointer)
-            opts="-h -V --source --ca --header --replace --verification --spec --help --version"
+            opts="-h -V --source --host --pool --name --count --platform --image --endpoint --out --force --kubeconfig --data-dir --ca --header --replace --verification --spec --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --source)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pool)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --platform)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --image)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --endpoint)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --out)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data-dir)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2232,7 +2367,7 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__serve)
-            opts="-h -V --data-dir --listen --tls-name --config --encryption-key-file --encryption-passphrase-file --previous-key-file --previous-passphrase-file --audit-megabytes --audit-keep --shutdown-seconds --log --kubernetes --kubeconfig --install-crds --help --version"
+            opts="-h -V --data-dir --listen --node-listen --tls-certificate --tls-key --tls-name --config --encryption-key-file --encryption-passphrase-file --previous-key-file --previous-passphrase-file --audit-megabytes --audit-keep --shutdown-seconds --log --kubernetes --kubeconfig --install-crds --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2243,6 +2378,18 @@ _kiln() {
                     return 0
                     ;;
                 --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --node-listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-certificate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2322,6 +2469,168 @@ _kiln() {
                     ;;
                 -o)
                     COMPREPLY=($(compgen -W "human json yaml" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__token)
+            opts="-h -V --help --version list revoke rotate help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__token__subcmd__help)
+            opts="list revoke rotate help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__token__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__token__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__token__subcmd__help__subcmd__revoke)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__token__subcmd__help__subcmd__rotate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__token__subcmd__list)
+            opts="-o -h -V --kubeconfig --data-dir --output --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "human json yaml" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "human json yaml" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__token__subcmd__revoke)
+            opts="-h -V --kubeconfig --data-dir --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__token__subcmd__rotate)
+            opts="-h -V --out --force --kubeconfig --data-dir --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --out)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)

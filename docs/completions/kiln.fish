@@ -39,6 +39,7 @@ complete -c kiln -n "__fish_kiln_needs_command" -f -a "backup" -d 'Write everyth
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "restore" -d 'Put a backup into the data folder of a hub that does not run'
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "status" -d 'Show every host of a hub and where it stands, or one host with all that is known'
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "why" -d 'Explain why a host is not ready: missing stage, likeliest cause, next step'
+complete -c kiln -n "__fish_kiln_needs_command" -f -a "token" -d 'List, take back and make the tokens machines fetch their config with'
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "watch" -d 'Show changes of hosts as they happen, until Ctrl-C'
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "completions" -d 'Print shell completions'
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -123,10 +124,21 @@ complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subc
 complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from convert" -s h -l help -d 'Print help'
 complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from convert" -s V -l version -d 'Print version'
 complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l source -d 'Where the real config is' -r
-complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l ca -d 'PEM file with the authorities to trust' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l host -d 'A host of the hub, which gets a new boot token of its own: NAME or NAMESPACE/NAME; may be given several times' -r
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l pool -d 'A pool of the hub, whose machines share its token: NAME or NAMESPACE/NAME' -r
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l name -d 'Names of machines from a pattern such as worker-{}: hosts of the hub, or with --pool only names for the command' -r
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l count -d 'How many machines the pattern stands for' -r
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l platform -d 'Also print the command that makes the machines: aws, azure, gcp, hetzner, ibmcloud, kubevirt, metal, openstack, qemu, vmware' -r
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l image -d 'The image in that command' -r
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l endpoint -d 'Where machines reach the hub [default: the server of the kubeconfig]' -r
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l out -d 'Write the pointer here, readable by you alone; a folder for several; `-` is standard output [default with --platform: HOST.ign]' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l kubeconfig -d 'Credentials and address of the hub [default: KUBECONFIG, then ~/.kube/config]' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l data-dir -d 'Use the kubeconfig that `kiln serve` wrote into this folder' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l ca -d 'PEM file with the authorities to trust [default with --host: the hub\'s]' -r -F
 complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l header -d 'Request header `Name: value`; `Name: @FILE` reads the value from a file, so that secrets stay out of argv' -r
 complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l verification -d 'sha512-… or sha256-… of the config' -r
 complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l spec -d 'Spec version to write' -r
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l force -d 'Replace files that exist'
 complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -l replace -d 'Replace the node\'s config instead of merging into it'
 complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -s h -l help -d 'Print help'
 complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from pointer" -s V -l version -d 'Print version'
@@ -243,6 +255,9 @@ complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcomm
 complete -c kiln -n "__fish_kiln_using_subcommand image; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kiln -n "__fish_kiln_using_subcommand serve" -l data-dir -d 'Folder for state, keys and the administrator\'s kubeconfig; made with mode 0700 if it does not exist [KILN_DATA_DIR, dataDir]' -r -F
 complete -c kiln -n "__fish_kiln_using_subcommand serve" -l listen -d 'Address and port of the API (HTTPS); port 0 takes a free one [KILN_LISTEN, listen; 127.0.0.1:6443]' -r
+complete -c kiln -n "__fish_kiln_using_subcommand serve" -l node-listen -d 'Address and port for machines only: /ignition, /config/POOL and health, nothing else [KILN_NODE_LISTEN, nodeListen]' -r
+complete -c kiln -n "__fish_kiln_using_subcommand serve" -l tls-certificate -d 'Certificate chain (PEM) that machines are shown on --node-listen; read anew when it changes. Without it the hub\'s own authority signs one [KILN_TLS_CERTIFICATE, tlsCertificate]' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand serve" -l tls-key -d 'Key of that certificate (PEM) [KILN_TLS_KEY, tlsKey]' -r -F
 complete -c kiln -n "__fish_kiln_using_subcommand serve" -l tls-name -d 'Name or address clients use, besides the one listened on; may be repeated [KILN_TLS_NAMES, tlsNames]' -r
 complete -c kiln -n "__fish_kiln_using_subcommand serve" -l config -d 'YAML file with settings [KILN_CONFIG]' -r -F
 complete -c kiln -n "__fish_kiln_using_subcommand serve" -l encryption-key-file -d 'Key that seals Secrets on the disk: 32 bytes in base64, mode 0600; made if nothing is sealed yet [KILN_ENCRYPTION_KEY_FILE, encryptionKeyFile; DIR/encryption.key]' -r -F
@@ -291,6 +306,33 @@ json\t'One JSON document'
 yaml\t'One YAML document'"
 complete -c kiln -n "__fish_kiln_using_subcommand why" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kiln -n "__fish_kiln_using_subcommand why" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and not __fish_seen_subcommand_from list revoke rotate help" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and not __fish_seen_subcommand_from list revoke rotate help" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and not __fish_seen_subcommand_from list revoke rotate help" -f -a "list" -d 'Show every token and where it stands; never the token itself'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and not __fish_seen_subcommand_from list revoke rotate help" -f -a "revoke" -d 'Take a host\'s or a pool\'s token back: no machine gets a config with it from now on'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and not __fish_seen_subcommand_from list revoke rotate help" -f -a "rotate" -d 'Make a new token; a pool\'s old one stays valid for machines that boot just now'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and not __fish_seen_subcommand_from list revoke rotate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from list" -l kubeconfig -d 'Credentials and address of the hub [default: KUBECONFIG, then ~/.kube/config]' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from list" -l data-dir -d 'Use the kubeconfig that `kiln serve` wrote into this folder' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from list" -s o -l output -d 'How it is printed' -r -f -a "human\t'For reading'
+json\t'One JSON document'
+yaml\t'One YAML document'"
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from list" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from revoke" -l kubeconfig -d 'Credentials and address of the hub [default: KUBECONFIG, then ~/.kube/config]' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from revoke" -l data-dir -d 'Use the kubeconfig that `kiln serve` wrote into this folder' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from revoke" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from revoke" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from rotate" -l out -d 'Write a host\'s new token to this file, readable by you alone, instead of standard output' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from rotate" -l kubeconfig -d 'Credentials and address of the hub [default: KUBECONFIG, then ~/.kube/config]' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from rotate" -l data-dir -d 'Use the kubeconfig that `kiln serve` wrote into this folder' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from rotate" -l force -d 'Replace the file if it exists'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from rotate" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from rotate" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "list" -d 'Show every token and where it stands; never the token itself'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "revoke" -d 'Take a host\'s or a pool\'s token back: no machine gets a config with it from now on'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "rotate" -d 'Make a new token; a pool\'s old one stays valid for machines that boot just now'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kiln -n "__fish_kiln_using_subcommand watch" -l kubeconfig -d 'Credentials and address of the hub [default: KUBECONFIG, then ~/.kube/config]' -r -F
 complete -c kiln -n "__fish_kiln_using_subcommand watch" -l data-dir -d 'Use the kubeconfig that `kiln serve` wrote into this folder' -r -F
 complete -c kiln -n "__fish_kiln_using_subcommand watch" -s o -l output -d 'How it is printed; json gives one line per change' -r -f -a "human\t'For reading'
@@ -300,22 +342,23 @@ complete -c kiln -n "__fish_kiln_using_subcommand watch" -s h -l help -d 'Print 
 complete -c kiln -n "__fish_kiln_using_subcommand watch" -s V -l version -d 'Print version'
 complete -c kiln -n "__fish_kiln_using_subcommand completions" -s h -l help -d 'Print help'
 complete -c kiln -n "__fish_kiln_using_subcommand completions" -s V -l version -d 'Print version'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "check" -d 'Find every problem in folders of manifests, before anything boots'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "plan" -d 'Show each host\'s network at every phase and the steps Kiln would take'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "explain" -d 'Tell the long story of one diagnostic'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "net" -d 'Turn nmstate YAML into NetworkManager keyfiles and back, merge and compare'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "boot" -d 'Predict the first boot of a stock CoreOS machine'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "ignition" -d 'Validate, merge, convert and render Ignition configs'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "image" -d 'Put a machine\'s network, Ignition config and kernel arguments into CoreOS images'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "serve" -d 'Run the hub: a Kubernetes-compatible API with its state in one folder'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "crds" -d 'Print the CustomResourceDefinitions of Kiln\'s kinds, for a real cluster'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "backup" -d 'Write everything a hub keeps into one file, also while it runs'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "restore" -d 'Put a backup into the data folder of a hub that does not run'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "status" -d 'Show every host of a hub and where it stands, or one host with all that is known'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "why" -d 'Explain why a host is not ready: missing stage, likeliest cause, next step'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "watch" -d 'Show changes of hosts as they happen, until Ctrl-C'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "completions" -d 'Print shell completions'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why watch completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why token watch completions help" -f -a "check" -d 'Find every problem in folders of manifests, before anything boots'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why token watch completions help" -f -a "plan" -d 'Show each host\'s network at every phase and the steps Kiln would take'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why token watch completions help" -f -a "explain" -d 'Tell the long story of one diagnostic'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why token watch completions help" -f -a "net" -d 'Turn nmstate YAML into NetworkManager keyfiles and back, merge and compare'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why token watch completions help" -f -a "boot" -d 'Predict the first boot of a stock CoreOS machine'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why token watch completions help" -f -a "ignition" -d 'Validate, merge, convert and render Ignition configs'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why token watch completions help" -f -a "image" -d 'Put a machine\'s network, Ignition config and kernel arguments into CoreOS images'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why token watch completions help" -f -a "serve" -d 'Run the hub: a Kubernetes-compatible API with its state in one folder'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why token watch completions help" -f -a "crds" -d 'Print the CustomResourceDefinitions of Kiln\'s kinds, for a real cluster'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why token watch completions help" -f -a "backup" -d 'Write everything a hub keeps into one file, also while it runs'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why token watch completions help" -f -a "restore" -d 'Put a backup into the data folder of a hub that does not run'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why token watch completions help" -f -a "status" -d 'Show every host of a hub and where it stands, or one host with all that is known'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why token watch completions help" -f -a "why" -d 'Explain why a host is not ready: missing stage, likeliest cause, next step'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why token watch completions help" -f -a "token" -d 'List, take back and make the tokens machines fetch their config with'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why token watch completions help" -f -a "watch" -d 'Show changes of hosts as they happen, until Ctrl-C'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why token watch completions help" -f -a "completions" -d 'Print shell completions'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot ignition image serve crds backup restore status why token watch completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from net" -f -a "render" -d 'Render nmstate YAML, NMStateConfigs or policies to keyfiles'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from net" -f -a "merge" -d 'Merge two folders of keyfiles by meaning; the overlay wins where both speak'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from net" -f -a "diff" -d 'Compare two folders of keyfiles by meaning'
@@ -335,3 +378,6 @@ complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcomma
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from image" -f -a "serve" -d 'Serve the images of a store over HTTP'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from image" -f -a "list" -d 'List the bases and images of a store'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from image" -f -a "forget" -d 'Remove a host\'s images, or a base, from a store'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "list" -d 'Show every token and where it stands; never the token itself'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "revoke" -d 'Take a host\'s or a pool\'s token back: no machine gets a config with it from now on'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "rotate" -d 'Make a new token; a pool\'s old one stays valid for machines that boot just now'
