@@ -6,6 +6,7 @@
 
 pub mod boot;
 pub mod boot_token;
+pub mod certificate_request;
 pub mod check;
 pub mod diagnostic;
 pub mod document;
