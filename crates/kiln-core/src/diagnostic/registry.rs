@@ -2,7 +2,7 @@
 //!
 //! One list per area, so that a code is found where its rules are: 00xx reading, 01xx first boot and profiles,
 //! 02xx network documents, 03xx hosts and discovery, 04xx Ignition and MachineConfigs, 05xx cluster network,
-//! 06xx day-2 policies, 07xx images and sizes.
+//! 06xx day-2 policies, 07xx images and sizes, 08xx clusters that run.
 
 use super::{Code, Severity};
 
@@ -14,6 +14,7 @@ mod images;
 mod network;
 mod policy;
 mod reading;
+mod running;
 
 /// What is known about one code.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +29,7 @@ pub struct Explanation {
     pub story: &'static str,
 }
 
-const AREAS: [&[Explanation]; 8] = [
+const AREAS: [&[Explanation]; 9] = [
     reading::CODES,
     boot::CODES,
     network::CODES,
@@ -37,6 +38,7 @@ const AREAS: [&[Explanation]; 8] = [
     cluster::CODES,
     policy::CODES,
     images::CODES,
+    running::CODES,
 ];
 
 /// All codes in order.
