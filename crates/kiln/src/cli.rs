@@ -7,11 +7,13 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+mod approve;
 mod backup;
 mod boot;
 mod check;
 mod completions;
 mod crds;
+mod doctor;
 mod explain;
 mod ignition;
 mod image;
@@ -74,6 +76,10 @@ enum Command {
     /// List, take back and make the tokens machines fetch their config with
     #[command(subcommand)]
     Token(token::TokenCommand),
+    /// Vouch for a certificate request of a host that waits for a person
+    Approve(approve::ApproveArgs),
+    /// Look for known faults in the cluster that hosts join, and mend those that can be mended safely
+    Doctor(doctor::DoctorArgs),
     /// Show changes of hosts as they happen, until Ctrl-C
     Watch(watch::WatchArgs),
     /// Print shell completions
@@ -117,6 +123,8 @@ pub fn main() -> ExitCode {
         Command::Status(args) => status::run(&args),
         Command::Why(args) => why::run(&args),
         Command::Token(command) => token::run(&command),
+        Command::Approve(args) => approve::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Watch(args) => watch::run(&args),
         Command::Completions(args) => completions::run(&args),
     };

@@ -22,6 +22,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use admission::Rules;
+use approval::Approver;
 use definitions::Policy;
 use node::listener::{ListenError, NodeListen, NodeListener, connection_limits};
 use node::{NodeEndpoint, NodeLimits};
@@ -29,10 +30,12 @@ use pools::Endpoint;
 use tasks::Tasks;
 
 pub mod admission;
+pub mod approval;
 pub mod boot_secrets;
 pub mod controllers;
 pub mod definitions;
 mod folder;
+pub mod health;
 mod kubeconfig;
 pub mod lease;
 pub mod mirror;
@@ -144,6 +147,7 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
     let mut tasks = Tasks::default();
     tasks.spawn("garbage collection", Arc::clone(&server).run_janitor());
     tasks.spawn("controllers", controllers::run_embedded(Arc::clone(&server), pools));
+    tasks.spawn("certificates", approval::run(approver(&server), server.stopping()));
     tasks.spawn("node endpoints", Arc::clone(&nodes).run(server.stopping()));
     if let Some(listener) = node_listener {
         let (router, limits) = (node::node_router(Arc::clone(&nodes)), connection_limits(config.shutdown));
@@ -170,6 +174,14 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
     }
     server.close().await;
     ended.map_or(Ok(()), |task| Err(HubError::Ended(task)))
+}
+
+/// Whoever decides about the certificates of nodes, with its figures among the server's.
+fn approver(server: &Arc<Server>) -> Approver {
+    let approver = Approver::new(controllers::in_process(router(Arc::clone(server)), "system:kiln:approver"));
+    let (verdicts, stages) = (Arc::clone(&approver.figures), Arc::clone(&approver.stages));
+    server.add_figures(move || verdicts.render() + &stages.render());
+    approver
 }
 
 fn settings(config: &HubConfig) -> Result<Settings, HubError> {

@@ -6,6 +6,7 @@ use kiln_core::source::Sourced;
 use kiln_core::world::{IgnitionSource, Meta, Pool, PoolOrigin};
 use serde::Deserialize;
 
+use crate::carried::Carried;
 use crate::intake::Intake;
 use crate::manifest::{LocalReference, Selector, TaintEntry, local, selector};
 use crate::value;
@@ -13,10 +14,16 @@ use crate::value;
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct PoolSpec {
+    /// What is done when its hosts ask for certificates.
+    certificates: Carried,
     /// ConfigMaps with MachineConfigs under the key `config`, as NodePool has them.
     config: Vec<LocalReference>,
+    /// How long hosts may take, and what is done with late ones.
+    health: Carried,
     /// The config its own is laid over.
     ignition: Option<Ignition>,
+    /// Secret with the kubeconfig of the cluster its hosts join.
+    kubeconfig: Carried,
     /// MachineConfigs by label, as MachineConfigPool has it.
     machine_config_selector: Option<Sourced<Selector>>,
     /// How many hosts may be changed at once: a number or a percentage.
@@ -70,8 +77,11 @@ pub(crate) fn read(root: &Node, meta: Meta, intake: &mut Intake) {
 impl PoolSpec {
     fn convert(self, meta: Meta, findings: &mut Vec<Diagnostic>) -> Pool {
         let PoolSpec {
+            certificates: Carried,
             config,
+            health: Carried,
             ignition,
+            kubeconfig: Carried,
             machine_config_selector,
             max_unavailable,
             node_labels,

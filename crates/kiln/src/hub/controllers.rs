@@ -25,6 +25,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 
+use super::approval::{self, Approver};
 use super::lease::{Contender, Terms};
 use super::mirror::plan_status;
 use super::pools::report::PoolReports;
@@ -171,7 +172,11 @@ pub const LEASE: &str = "kiln-controllers";
 pub async fn run_elected(client: Client, identity: &str, settings: Settings, stop: watch::Receiver<bool>) {
     let namespace = client.default_namespace().to_owned();
     let contender = Contender::new(client.clone(), &namespace, LEASE, identity, Terms::default());
-    let lead = || run_with(client.clone(), Pace::default(), settings.clone(), stop.clone());
+    let lead = || async {
+        let certificates = approval::run(Approver::new(client.clone()), stop.clone());
+        let controllers = run_with(client.clone(), Pace::default(), settings.clone(), stop.clone());
+        futures::future::join(controllers, certificates).await;
+    };
     contender.run(stop.clone(), lead).await;
 }
 

@@ -66,6 +66,11 @@ impl Connection {
         runtime.block_on(async { work(self.client().await?).await })
     }
 
+    /// By a file, by the folder of `kiln serve`, or as kubectl would.
+    pub fn new(kubeconfig: Option<PathBuf>, data_dir: Option<PathBuf>) -> Connection {
+        Connection { kubeconfig, data_dir }
+    }
+
     /// The same, for work that must also know where the hub is.
     pub fn block_on_address<T>(
         &self,
@@ -80,7 +85,7 @@ impl Connection {
     }
 
     /// A client of the hub.
-    async fn client(&self) -> Result<Client, Failure> {
+    pub async fn client(&self) -> Result<Client, Failure> {
         Ok(Client::try_from(self.config().await?).context("cannot connect")?)
     }
 

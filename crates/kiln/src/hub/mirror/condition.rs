@@ -22,7 +22,8 @@ impl Truth {
         if truth { Truth::True } else { Truth::False }
     }
 
-    const fn name(self) -> &'static str {
+    /// The word in a condition.
+    pub const fn name(self) -> &'static str {
         match self {
             Truth::True => "True",
             Truth::False => "False",

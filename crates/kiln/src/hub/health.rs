@@ -1,0 +1,301 @@
+//! Health of hosts: the condition `Healthy`, repairs that are wanted, and figures for each stage.
+//!
+//! Decisions are `kiln_core::health`'s. What is wanted stands in `status.provision.wanted` for whoever can do it: a power
+//! cycle for the controller of the BMC, a new generation for whoever composes images. A host's old token is revoked first,
+//! so that the machine as it was cannot go on.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use futures::future::BoxFuture;
+use kiln_core::health::{Attempts, Health, HealthPolicy, Remedy, judge_health, parse_duration};
+use kiln_core::timeline::{Moment, Stage};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::{Client, Error};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::approval::fleet::{Member, Place, View};
+use super::controllers::cache::MANAGER;
+use super::controllers::kinds::{HOST, Watched, find};
+use super::mirror::{Condition, DRIVEN, Truth, render_conditions};
+use super::timeline::{now, parse_time, render_time};
+
+/// How often hosts are looked at without a change: stages take minutes.
+const TICK: Duration = Duration::from_secs(20);
+/// How many requests are under way at most.
+const CONCURRENCY: usize = 16;
+/// Bounds of how long a stage took, in seconds.
+const BOUNDS: [i64; 11] = [10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400];
+
+/// Reads `spec.health` of a Pool. What cannot be understood is as if it were not written.
+pub fn read_policy(written: &Value) -> HealthPolicy {
+    let mut policy = HealthPolicy::default();
+    for (stage, limit) in written["stages"].as_object().into_iter().flatten() {
+        let limit = limit.as_str().and_then(|limit| parse_duration(limit).ok());
+        if let (Ok(stage), Some(limit)) = (stage.parse::<Stage>(), limit) {
+            policy.limit(stage, limit);
+        }
+    }
+    let repair = &written["repair"];
+    policy.remedy = repair["policy"].as_str().and_then(|remedy| remedy.parse().ok()).unwrap_or_default();
+    if let Some(attempts) = repair["attempts"].as_u64() {
+        policy.attempts = u32::try_from(attempts).unwrap_or(u32::MAX).min(100);
+    }
+    policy
+}
+
+/// What is counted about stages.
+#[derive(Debug, Default)]
+pub struct StageFigures {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: BTreeMap<Stage, u64>,
+    durations: BTreeMap<Stage, Histogram>,
+    repairs: BTreeMap<&'static str, u64>,
+    furthest: HashMap<Place, (Stage, Moment)>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Histogram {
+    counts: [u64; BOUNDS.len() + 1],
+    sum: i64,
+}
+
+impl StageFigures {
+    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes a look at all hosts: who waits for what, and how long each took that came further since the last look.
+    fn look(&self, looked: &[(&Member, Health)]) {
+        self.with(|state| {
+            state.waiting.clear();
+            let mut furthest = HashMap::with_capacity(looked.len());
+            for (member, health) in looked {
+                health.missing().into_iter().for_each(|stage| *state.waiting.entry(stage).or_default() += 1);
+                let Some(entry) = member.host.timeline.furthest() else { continue };
+                let place = member.host.place.clone();
+                if let Some((stage, time)) = state.furthest.get(&place)
+                    && entry.stage > *stage
+                {
+                    let took = (entry.time.0 - time.0).max(0);
+                    let histogram = state.durations.entry(entry.stage).or_default();
+                    let at = BOUNDS.iter().position(|bound| took <= *bound).unwrap_or(BOUNDS.len());
+                    histogram.counts.iter_mut().skip(at).take(1).for_each(|count| *count += 1);
+                    histogram.sum += took;
+                }
+                furthest.insert(place, (entry.stage, entry.time));
+            }
+            state.furthest = furthest;
+        });
+    }
+
+    /// In Prometheus' text format.
+    pub fn render(&self) -> String {
+        let mut text = String::from(
+            "# HELP kiln_hosts_waiting Hosts by the stage they wait for.\n# TYPE kiln_hosts_waiting gauge\n",
+        );
+        self.with(|state| {
+            for (stage, count) in &state.waiting {
+                let _ = writeln!(text, "kiln_hosts_waiting{{stage=\"{stage}\"}} {count}");
+            }
+            text.push_str(
+                "# HELP kiln_stage_duration_seconds How long hosts took to the stage from the one before.\n\
+                 # TYPE kiln_stage_duration_seconds histogram\n",
+            );
+            for (stage, histogram) in &state.durations {
+                let mut total = 0;
+                for (index, count) in histogram.counts.iter().enumerate() {
+                    total += count;
+                    let bound = BOUNDS.get(index).map_or_else(|| "+Inf".to_owned(), i64::to_string);
+                    let _ = writeln!(text, "kiln_stage_duration_seconds_bucket{{stage=\"{stage}\",le=\"{bound}\"}} {total}");
+                }
+                let _ = writeln!(text, "kiln_stage_duration_seconds_sum{{stage=\"{stage}\"}} {}", histogram.sum);
+                let _ = writeln!(text, "kiln_stage_duration_seconds_count{{stage=\"{stage}\"}} {total}");
+            }
+            text.push_str("# HELP kiln_repairs_total Repairs of late hosts.\n# TYPE kiln_repairs_total counter\n");
+            for (remedy, count) in &state.repairs {
+                let _ = writeln!(text, "kiln_repairs_total{{remedy=\"{remedy}\"}} {count}");
+            }
+        });
+        text
+    }
+}
+
+/// How a host is now.
+pub fn health_of(member: &Member, now: Moment) -> Health {
+    let wanted = &member.host.wanted;
+    let attempts = Attempts {
+        made: wanted["attempt"].as_u64().and_then(|made| u32::try_from(made).ok()).unwrap_or_default(),
+        last: wanted["since"].as_str().and_then(parse_time),
+    };
+    judge_health(&member.host.timeline, &read_policy(&member.health), attempts, DRIVEN, now)
+}
+
+/// The condition of a host.
+pub fn condition(health: &Health) -> Condition {
+    let truth = match health {
+        Health::Healthy => Truth::True,
+        Health::Waiting { .. } => Truth::Unknown,
+        Health::Late { .. } | Health::Repair { .. } | Health::GaveUp { .. } => Truth::False,
+    };
+    let until = match health {
+        Health::Waiting { until: Some(until), .. } => format!(" until {}", render_time(*until)),
+        _ => String::new(),
+    };
+    Condition::new("Healthy", truth, health.reason(), format!("{health}{until}"))
+}
+
+/// Looks after the hosts of each view. Never ends while there are views.
+pub async fn attend(hub: &Client, mut views: watch::Receiver<Arc<View>>, figures: &StageFigures) {
+    use futures::StreamExt;
+    let mut tick = tokio::time::interval(TICK);
+    loop {
+        tokio::select! {
+            changed = views.changed() => if changed.is_err() { return },
+            _ = tick.tick() => {}
+        }
+        let view = Arc::clone(&views.borrow_and_update());
+        let present = now();
+        let looked: Vec<(&Member, Health)> = view.members().map(|member| (member, health_of(member, present))).collect();
+        figures.look(&looked);
+        let mut writes: Vec<BoxFuture<'_, ()>> = Vec::new();
+        for (member, health) in &looked {
+            if must_write(member, health) {
+                writes.push(Box::pin(write(hub, member, health, figures)));
+            }
+        }
+        futures::stream::iter(writes).buffer_unordered(CONCURRENCY).collect::<()>().await;
+        // Stages take minutes: a burst of changes is looked at once.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+fn must_write(member: &Member, health: &Health) -> bool {
+    let wished = condition(health);
+    let stands = member.host.healthy.as_ref();
+    // Of a host that nobody has switched on there is nothing to say.
+    if stands.is_none() && matches!(health, Health::Waiting { until: None, .. }) {
+        return false;
+    }
+    let same = stands.is_some_and(|(truth, reason, message)| {
+        (truth.as_str(), reason.as_str(), message.as_str()) == (wished.truth.name(), wished.reason, wished.message.as_str())
+    });
+    let done = *health == Health::Healthy && !member.host.wanted.is_null();
+    !same || done || matches!(health, Health::Repair { .. })
+}
+
+/// Writes condition and wish with the revision they were decided for. What fails is decided again at the next look.
+async fn write(hub: &Client, member: &Member, health: &Health, figures: &StageFigures) {
+    let (namespace, name) = &member.host.place;
+    if let Err(error) = try_write(hub, member, health, figures).await {
+        let outdated = matches!(&error, Error::Api(status) if [404, 409].contains(&status.code));
+        if !outdated {
+            tracing::warn!(host = %format!("{namespace}/{name}"), %error, "its health was not written; it is tried again");
+        }
+    }
+}
+
+async fn try_write(hub: &Client, member: &Member, health: &Health, figures: &StageFigures) -> Result<(), Error> {
+    let (namespace, name) = &member.host.place;
+    let hosts: Api<DynamicObject> = Api::namespaced_with(hub.clone(), namespace, &HOST.resource());
+    let object = hosts.get(name).await?;
+    let status = &object.data["status"];
+    if status["provision"]["wanted"] != member.host.wanted {
+        // Somebody was faster; the watch will tell.
+        return Ok(());
+    }
+    let extra = json!({"observedGeneration": object.metadata.generation});
+    let mut patch = json!({"conditions": render_conditions(&status["conditions"], &[condition(health)], now(), &extra)});
+    match health {
+        Health::Healthy if !member.host.wanted.is_null() => patch["provision"] = json!({"wanted": null}),
+        Health::Repair { stage, remedy, attempt } => {
+            let action = match remedy {
+                Remedy::Repower => "PowerCycle",
+                _ => "Reprovision",
+            };
+            if *remedy == Remedy::Reprovision {
+                revoke(hub, namespace, name).await?;
+            }
+            patch["provision"] = json!({"wanted": {"action": action, "attempt": attempt, "since": render_time(now()),
+                "stage": stage.name()}});
+            tracing::info!(host = %format!("{namespace}/{name}"), action, attempt, "{health}");
+        }
+        _ => {}
+    }
+    let patch = json!({"metadata": {"resourceVersion": object.metadata.resource_version}, "status": patch});
+    hosts.patch_status(name, &parameters(), &Patch::Merge(patch)).await?;
+    if let Health::Repair { remedy, .. } = health {
+        figures.with(|state| *state.repairs.entry(remedy.name()).or_default() += 1);
+    }
+    Ok(())
+}
+
+/// Revokes the host's boot token, if it has one.
+async fn revoke(hub: &Client, namespace: &str, host: &str) -> Result<(), Error> {
+    let Some(secrets) = find("Secret").map(Watched::resource) else { return Ok(()) };
+    let api: Api<DynamicObject> = Api::namespaced_with(hub.clone(), namespace, &secrets);
+    let name = format!("boot-token-{host}");
+    let Some(secret) = api.get_opt(&name).await? else { return Ok(()) };
+    if secret.data["data"]["revoked"].is_string() {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {"resourceVersion": secret.metadata.resource_version},
+        "data": {"revoked": STANDARD.encode(render_time(now()))}});
+    api.patch(&name, &parameters(), &Patch::Merge(patch)).await.map(drop)
+}
+
+fn parameters() -> PatchParams {
+    PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::approval::fleet::Fleet;
+    use super::*;
+
+    fn member(timeline: &Value, pool_health: &Value) -> Member {
+        let mut fleet = Fleet::default();
+        fleet.put("Pool", &json!({"metadata": {"name": "p", "namespace": "lab"}, "spec": {"health": pool_health}}));
+        fleet.member_of(&json!({"metadata": {"name": "w0", "namespace": "lab"}, "spec": {"pool": "p"}, "status": {"timeline": timeline}}))
+    }
+
+    #[test]
+    fn the_policy_of_the_pool_is_read_and_strange_words_are_left_out() {
+        let policy = read_policy(&json!({"stages": {"ClientCSR": "5m", "Baked": "1m", "Ready": "soon"}, "repair": {"policy": "Repower", "attempts": 2}}));
+        let mut expected = HealthPolicy::default();
+        (expected.remedy, expected.attempts) = (Remedy::Repower, 2);
+        expected.limit(Stage::ClientCsr, 300);
+        assert_eq!(policy, expected);
+        assert_eq!(read_policy(&Value::Null), HealthPolicy::default());
+    }
+
+    #[test]
+    fn a_late_host_says_so_and_time_is_counted_by_stage() {
+        let fetched = json!([{"stage": "IgnitionFetched", "time": "2026-01-01T00:00:00Z", "source": "s", "cause": "c"}]);
+        let host = member(&fetched, &json!({"stages": {"RealRoot": "1s", "ClientCSR": "59s"}, "repair": {"policy": "Reprovision"}}));
+        let then = |seconds: i64| Moment(parse_time("2026-01-01T00:00:00Z").unwrap().0 + seconds);
+        let waits = condition(&health_of(&host, then(59)));
+        assert_eq!((waits.truth, waits.message.as_str()), (Truth::Unknown, "waits for ClientCSR and has time until 2026-01-01T00:01:00Z"));
+        let late = health_of(&host, then(60));
+        assert_eq!(late, Health::Repair { stage: Stage::ClientCsr, remedy: Remedy::Reprovision, attempt: 1 });
+        assert!(must_write(&host, &late));
+        let figures = StageFigures::default();
+        figures.look(&[(&host, late)]);
+        let mut more = fetched;
+        more.as_array_mut().unwrap().push(json!({"stage": "ClientCSR", "time": "2026-01-01T00:00:40Z", "source": "s", "cause": "c"}));
+        let host = member(&more, &Value::Null);
+        figures.look(&[(&host, health_of(&host, then(50)))]);
+        let text = figures.render();
+        assert!(text.contains("kiln_hosts_waiting{stage=\"Registered\"} 1\n"), "{text}");
+        assert!(text.contains("kiln_stage_duration_seconds_sum{stage=\"ClientCSR\"} 40\n"), "{text}");
+    }
+}
