@@ -202,7 +202,10 @@ pub fn judge(request: &Request, claim: Claim<'_>, cluster: &ClusterFacts, now: M
     }
     match &request.signer {
         Signer::Client if request.username.starts_with(NODE_PREFIX) => {
-            return Verdict::leave(Check::Signer, "a node renews its own client certificate; kube-controller-manager approves that");
+            return Verdict::leave(
+                Check::Signer,
+                "a node renews its own client certificate; kube-controller-manager approves that",
+            );
         }
         Signer::Client | Signer::Serving => {}
         Signer::Other(signer) => return Verdict::leave(Check::Signer, format!("signer {signer} is not for kubelets")),
@@ -213,7 +216,10 @@ pub fn judge(request: &Request, claim: Claim<'_>, cluster: &ClusterFacts, now: M
             return Verdict::leave(Check::Foreign, format!("no host of this hub is called {node} in this cluster"));
         }
         (Some(node), Claim::Several) => {
-            return Verdict::leave(Check::Foreign, format!("more than one host is called {node}; correct the declarations"));
+            return Verdict::leave(
+                Check::Foreign,
+                format!("more than one host is called {node}; correct the declarations"),
+            );
         }
         (Some(_), Claim::Host(host)) => host,
     };
@@ -263,7 +269,9 @@ fn client(request: &Request, content: &Content, host: &HostFacts, cluster: &Clus
     };
     let proof = prove(provision, host.proof, own, proven_key)?;
     let live = |approved: &&Approved| {
-        approved.signer == Signer::Client && approved.ends.is_none_or(|ends| ends > now) && approved.request != request.name
+        approved.signer == Signer::Client
+            && approved.ends.is_none_or(|ends| ends > now)
+            && approved.request != request.name
     };
     let born = match cluster.node {
         None => Birth::First,
@@ -272,7 +280,8 @@ fn client(request: &Request, content: &Content, host: &HostFacts, cluster: &Clus
     };
     if let Birth::Recovery(node) = born {
         require(proven_key, Check::Node, || {
-            "its Node exists and it was not provisioned since; only a key the host reported itself brings it back".into()
+            "its Node exists and it was not provisioned since; only a key the host reported itself brings it back"
+                .into()
         })?;
         require(!node.ready, Check::Node, || "its Node exists and is ready: it has a certificate".into())?;
         let other = host.approved.iter().find(live).filter(|approved| approved.key != Some(content.key));
@@ -315,7 +324,8 @@ fn client_requestor(request: &Request, own: bool) -> Result<(), Verdict> {
         SHARED_USER => request.groups.len() == SHARED_GROUPS.len() && SHARED_GROUPS.iter().all(|group| has(group)),
         user if user.starts_with(TOKEN_USER) => has(TOKEN_GROUP) && has(AUTHENTICATED),
         user => {
-            let message = format!("{user} asks for it, who is neither this host's own user nor the nodes' bootstrap user");
+            let message =
+                format!("{user} asks for it, who is neither this host's own user nor the nodes' bootstrap user");
             return Err(Verdict::deny(Check::Requestor, message));
         }
     };
@@ -361,7 +371,8 @@ fn renewal(content: &Content, undeclared: &Names, host: &HostFacts, current: &Cu
     let looked = match current {
         Current::Served(served) if served.names == content.names && served.common_name == content.common_name => {
             if served.begins <= now && now < served.ends {
-                let message = format!("it renews the certificate its kubelet serves, for the same names: {}", content.names);
+                let message =
+                    format!("it renews the certificate its kubelet serves, for the same names: {}", content.names);
                 return Ok(Verdict::Approve { check: Check::Renewal, message });
             }
             "the certificate it serves has these names but is not valid now".to_owned()
@@ -436,7 +447,10 @@ fn window(request: &Request, fetched: Moment) -> Result<(), Verdict> {
     })?;
     require(request.created.0 <= fetched.0 + WINDOW, Check::Window, || {
         let late = seconds(request.created.0 - fetched.0);
-        format!("it was asked for {late} after the host fetched its config; {} are allowed: provision it again", seconds(WINDOW))
+        format!(
+            "it was asked for {late} after the host fetched its config; {} are allowed: provision it again",
+            seconds(WINDOW)
+        )
     })
 }
 
@@ -448,9 +462,11 @@ fn watched(provision: Option<&Provision>) -> Result<(), Verdict> {
 }
 
 fn plain_content(content: &Content) -> Result<(), Verdict> {
-    require(content.strange_extension.is_none() && !content.more_subject, Check::Content, || match &content.strange_extension {
-        Some(extension) => format!("it asks for {extension}, which a kubelet does not"),
-        None => "its subject has more than a common name and an organization".into(),
+    require(content.strange_extension.is_none() && !content.more_subject, Check::Content, || {
+        match &content.strange_extension {
+            Some(extension) => format!("it asks for {extension}, which a kubelet does not"),
+            None => "its subject has more than a common name and an organization".into(),
+        }
     })?;
     require(content.proven, Check::Signature, || "its signature is not that of its key".into())
 }
@@ -461,7 +477,10 @@ fn usages(request: &Request, purpose: &str) -> Result<(), Verdict> {
     let more: Vec<&str> = given.difference(&needed).copied().collect();
     let fits = needed.is_subset(&given) && matches!(more[..], [] | ["key encipherment"]);
     require(fits && given.len() == request.usages.len(), Check::Usages, || {
-        format!("its usages are {:?}; allowed are digital signature and {purpose}, with or without key encipherment", request.usages)
+        format!(
+            "its usages are {:?}; allowed are digital signature and {purpose}, with or without key encipherment",
+            request.usages
+        )
     })
 }
 
@@ -477,7 +496,9 @@ fn superseded(request: &Request, content: &Content, proven_key: bool, cluster: &
             && (other.key == content.key || !proven_key)
     });
     match newer {
-        Some(newer) => Err(Verdict::deny(Check::Superseded, format!("request {} of the same node is newer", newer.name))),
+        Some(newer) => {
+            Err(Verdict::deny(Check::Superseded, format!("request {} of the same node is newer", newer.name)))
+        }
         None => Ok(()),
     }
 }
@@ -491,7 +512,10 @@ fn budget(request: &Request, host: &HostFacts, now: Moment) -> Result<(), Verdic
     match host.approved.iter().filter(recent).count() {
         used if used >= BUDGET => Err(Verdict::hold(
             Check::Budget,
-            format!("{used} requests of this host were approved within {}; somebody should look", seconds(BUDGET_SECONDS)),
+            format!(
+                "{used} requests of this host were approved within {}; somebody should look",
+                seconds(BUDGET_SECONDS)
+            ),
         )),
         _ => Ok(()),
     }

@@ -136,7 +136,9 @@ fn ended_certificates<'p>(patient: &'p Patient, now: Moment) -> Vec<(&'p str, St
     for node in patient.nodes.iter().filter(away) {
         let remembered = patient.ended.iter().any(|(name, ends)| *name == node.name && *ends <= now);
         let asks = patient.requests.iter().find(|request| {
-            request.signer == Signer::Client && !request.decided && request.claimed_node() == Some(node.name.as_str())
+            request.signer == Signer::Client
+                && !request.decided
+                && request.claimed_node() == Some(node.name.as_str())
                 && !request.username.starts_with(NODE_PREFIX)
         });
         match (asks, remembered) {
@@ -197,7 +199,8 @@ fn forgotten(patient: &Patient, suspects: &[&str], now: Moment) -> Option<Fault>
 fn network_plugin(patient: &Patient) -> Option<Fault> {
     let plugin = |node: &&NodeSigns| {
         let message = node.message.to_ascii_lowercase();
-        node.ready == "False" && ["cni", "networkpluginnotready", "network plugin"].iter().any(|word| message.contains(word))
+        node.ready == "False"
+            && ["cni", "networkpluginnotready", "network plugin"].iter().any(|word| message.contains(word))
     };
     let names: Vec<String> = patient.nodes.iter().filter(plugin).map(|node| node.name.clone()).collect();
     (!names.is_empty()).then(|| Fault {
@@ -218,7 +221,8 @@ fn pointers(patient: &Patient) -> Vec<Fault> {
     let stale = |(_, authorities): &&(String, Vec<Vec<u8>>)| {
         !authorities.is_empty() && !authorities.iter().any(|authority| is_signed_by(certificate, authority))
     };
-    let fault = |(pointer, _): &(String, Vec<Vec<u8>>)| Fault {
+    let fault = |(pointer, _): &(String, Vec<Vec<u8>>)| {
+        Fault {
         code: Code(805),
         found: format!("{pointer} trusts an authority that did not sign {server}"),
         why: "a machine that boots with it refuses the config server's certificate and retries for ever; the authority was \
@@ -226,6 +230,7 @@ fn pointers(patient: &Patient) -> Vec<Fault> {
             .into(),
         fix: "write the authority of today into it, or make it anew: `kiln ignition pointer`".into(),
         mend: None,
+    }
     };
     patient.pointers.iter().filter(stale).map(fault).collect()
 }
@@ -236,8 +241,11 @@ fn server_names(patient: &Patient) -> Option<Fault> {
     certificate.names.is_empty().then(|| Fault {
         code: Code(806),
         found: format!("the certificate in {server} has no names, only the common name `{}`", certificate.common_name),
-        why: "Ignition and everything else written in Go since 2021 ignores common names: new machines refuse the server".into(),
-        fix: "delete the Secret so that the operator makes it anew, or issue one with the server's name and addresses".into(),
+        why:
+            "Ignition and everything else written in Go since 2021 ignores common names: new machines refuse the server"
+                .into(),
+        fix: "delete the Secret so that the operator makes it anew, or issue one with the server's name and addresses"
+            .into(),
         mend: None,
     })
 }
@@ -289,7 +297,13 @@ mod tests {
     }
 
     fn node(name: &str, ready: &str, message: &str) -> NodeSigns {
-        NodeSigns { name: name.into(), ready: ready.into(), reason: "r".into(), message: message.into(), since: Moment(NOW.0 - 3600) }
+        NodeSigns {
+            name: name.into(),
+            ready: ready.into(),
+            reason: "r".into(),
+            message: message.into(),
+            since: Moment(NOW.0 - 3600),
+        }
     }
 
     fn found(patient: &Patient) -> Vec<String> {
@@ -300,7 +314,10 @@ mod tests {
     fn the_secret_of_document_004_is_missed_only_where_it_is_mounted() {
         let plane = ControlPlane { namespace: "clusters-hc".into(), has_ovn: true, has_secret: false };
         let faults = examine(&Patient { control_plane: Some(plane.clone()), ..Patient::default() }, NOW);
-        assert_eq!(faults[0].found, "Deployment clusters-hc/ovnkube-control-plane has no Secret clusters-hc/ovn-control-plane-metrics-cert");
+        assert_eq!(
+            faults[0].found,
+            "Deployment clusters-hc/ovnkube-control-plane has no Secret clusters-hc/ovn-control-plane-metrics-cert"
+        );
         assert_eq!((faults[0].code, faults[0].severity()), (Code(801), Severity::Error));
         assert_eq!(faults[0].mend, Some(Mend::MakeOvnSecret { namespace: "clusters-hc".into() }));
         for well in [ControlPlane { has_secret: true, ..plane.clone() }, ControlPlane { has_ovn: false, ..plane }] {
@@ -314,7 +331,11 @@ mod tests {
             request("csr-old", "w0", 1200),
             request("csr-young", "w1", 60),
             Request { decided: true, ..request("csr-done", "w2", 1200) },
-            Request { signer: Signer::of("example.com/x"), content: Err(ContentError::NotPem), ..request("csr-other", "w3", 1200) },
+            Request {
+                signer: Signer::of("example.com/x"),
+                content: Err(ContentError::NotPem),
+                ..request("csr-other", "w3", 1200)
+            },
         ];
         let held = vec![("csr-old".to_owned(), "identity".to_owned())];
         assert_eq!(
@@ -327,7 +348,11 @@ mod tests {
 
     #[test]
     fn a_node_that_was_off_too_long_begins_anew() {
-        let nodes = vec![node("w0", "Unknown", "Kubelet stopped posting node status."), node("w1", "Unknown", ""), node("w2", "True", "")];
+        let nodes = vec![
+            node("w0", "Unknown", "Kubelet stopped posting node status."),
+            node("w1", "Unknown", ""),
+            node("w2", "True", ""),
+        ];
         let patient = Patient {
             nodes,
             requests: vec![request("csr-a", "w0", 1200)],
@@ -336,14 +361,20 @@ mod tests {
         };
         assert_eq!(
             found(&patient),
-            ["KLN0803 2 nodes are away and begin anew without a certificate: w0 (request csr-a waits), w1 (its last certificate has ended)"]
+            [
+                "KLN0803 2 nodes are away and begin anew without a certificate: w0 (request csr-a waits), w1 (its last certificate has ended)"
+            ]
         );
     }
 
     #[test]
     fn a_node_without_a_pod_network_is_told_from_other_trouble() {
         let nodes = vec![
-            node("w0", "False", "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: No CNI configuration file in /etc/kubernetes/cni/net.d/"),
+            node(
+                "w0",
+                "False",
+                "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: No CNI configuration file in /etc/kubernetes/cni/net.d/",
+            ),
             node("w1", "False", "PLEG is not healthy"),
             node("w2", "True", "cni is fine"),
         ];
@@ -369,7 +400,11 @@ mod tests {
             params.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap().der().to_vec()
         };
         let mut patient = Patient {
-            pointers: vec![("Secret a/old".into(), vec![yesterday.clone()]), ("Secret a/new".into(), vec![yesterday, today]), ("Secret a/none".into(), vec![])],
+            pointers: vec![
+                ("Secret a/old".into(), vec![yesterday.clone()]),
+                ("Secret a/new".into(), vec![yesterday, today]),
+                ("Secret a/none".into(), vec![]),
+            ],
             config_server: Some(("Secret mco/tls".into(), issue(vec!["api-int".into()]))),
             ..Patient::default()
         };
@@ -378,7 +413,9 @@ mod tests {
         patient.config_server = Some(("Secret mco/tls".into(), issue(vec![])));
         assert_eq!(
             found(&patient),
-            ["KLN0806 the certificate in Secret mco/tls has no names, only the common name `system:machine-config-server`"]
+            [
+                "KLN0806 the certificate in Secret mco/tls has no names, only the common name `system:machine-config-server`"
+            ]
         );
         patient.config_server = Some(("Secret mco/tls".into(), b"nonsense".to_vec()));
         assert_eq!(found(&patient), Vec::<String>::new());

@@ -233,9 +233,13 @@ impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Health::Healthy => f.write_str("its Node is ready"),
-            Health::Waiting { stage, until: None } => write!(f, "waits for {stage}; nothing is known that should have brought it there"),
+            Health::Waiting { stage, until: None } => {
+                write!(f, "waits for {stage}; nothing is known that should have brought it there")
+            }
             Health::Waiting { stage, .. } => write!(f, "waits for {stage} and has time"),
-            Health::Late { stage, .. } => write!(f, "{stage} is late and the pool repairs nothing by itself; `kiln why` names the next step"),
+            Health::Late { stage, .. } => {
+                write!(f, "{stage} is late and the pool repairs nothing by itself; `kiln why` names the next step")
+            }
             Health::Repair { stage, remedy: Remedy::Repower, attempt } => {
                 write!(f, "{stage} is late: a power cycle is wanted (attempt {attempt})")
             }
@@ -243,7 +247,10 @@ impl fmt::Display for Health {
                 write!(f, "{stage} is late: it shall be provisioned again, its token is revoked (attempt {attempt})")
             }
             Health::GaveUp { stage, attempts } => {
-                write!(f, "{stage} is still missing after {attempts} attempts; nothing more is done until somebody looks")
+                write!(
+                    f,
+                    "{stage} is still missing after {attempts} attempts; nothing more is done until somebody looks"
+                )
             }
         }
     }
@@ -278,7 +285,10 @@ mod tests {
         let declared = at(&[(Stage::Declared, 0)]);
         let waits = "NotBegun: waits for IgnitionFetched; nothing is known that should have brought it there";
         assert_eq!(told(&declared, &policy, none, i64::MAX / 2), waits);
-        assert_eq!(told(&Timeline::default(), &policy, none, 5), "NotBegun: waits for Declared; nothing is known that should have brought it there");
+        assert_eq!(
+            told(&Timeline::default(), &policy, none, 5),
+            "NotBegun: waits for Declared; nothing is known that should have brought it there"
+        );
         assert_eq!(told(&at(&[(Stage::Ready, 9)]), &policy, none, i64::MAX), "NodeReady: its Node is ready");
         let mut quick = policy.clone();
         quick.limit(Stage::ClientCsr, 10);
@@ -292,7 +302,10 @@ mod tests {
         let fetched = at(&[(Stage::Declared, 0), (Stage::IgnitionFetched, 1000)]);
         let policy = HealthPolicy { remedy: Remedy::Reprovision, attempts: 2, ..HealthPolicy::default() };
         let first = told(&fetched, &policy, Attempts::default(), 4600);
-        assert_eq!(first, "Repairing: ClientCSR is late: it shall be provisioned again, its token is revoked (attempt 1)");
+        assert_eq!(
+            first,
+            "Repairing: ClientCSR is late: it shall be provisioned again, its token is revoked (attempt 1)"
+        );
         let once = Attempts { made: 1, last: Some(Moment(4600)) };
         assert_eq!(told(&fetched, &policy, once, 4601), "OnItsWay: waits for ClientCSR and has time");
         let whole = policy.between(Stage::PoweredOn, Stage::ClientCsr);

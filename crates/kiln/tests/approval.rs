@@ -32,7 +32,8 @@ async fn a_host_goes_from_its_first_request_to_ready_without_a_hand_on_it() {
     let lab = Lab::start("approval-way").await;
     lab.pool("p", json!({"nodeLabels": {"lab.dev/pool": "p"}})).await;
     let user = "system:serviceaccount:default:host-w0";
-    lab.host("w0", "p", json!({"generation": 1, "fetchedAt": ago(60), "source": "127.0.0.1", "bootstrapUser": user})).await;
+    lab.host("w0", "p", json!({"generation": 1, "fetchedAt": ago(60), "source": "127.0.0.1", "bootstrapUser": user}))
+        .await;
     let key = key();
     lab.ask("csr-client", lab::CLIENT, user, &["system:authenticated"], &request("w0", &[], &key)).await;
     let decision = lab.decision("csr-client").await;
@@ -101,7 +102,13 @@ async fn the_shared_user_waits_until_the_host_reports_its_key_and_a_wrong_key_is
     let events: Api<DynamicObject> = Api::namespaced_with(
         lab.hub.client.clone(),
         "default",
-        &kube::api::ApiResource { group: String::new(), version: "v1".into(), api_version: "v1".into(), kind: "Event".into(), plural: "events".into() },
+        &kube::api::ApiResource {
+            group: String::new(),
+            version: "v1".into(),
+            api_version: "v1".into(),
+            kind: "Event".into(),
+            plural: "events".into(),
+        },
     );
     let event = until("an Event tells of it", async || {
         let events = events.list(&ListParams::default()).await.unwrap();
@@ -200,10 +207,28 @@ async fn requests_of_openssl_are_read_like_those_of_kubelets() {
     let cases = [
         ("o1", "/O=system:nodes/CN=system:node:o1", "ec", None, "Approved KilnApproved state: "),
         ("o2", "/O=system:nodes/CN=system:node:o2", "rsa:2048", None, "Approved KilnApproved state: "),
-        ("o3", "/O=system:nodes/O=system:masters/CN=system:node:o3", "ec", None, "Denied KilnDenied organization: its organizations are [\"system:nodes\", \"system:masters\"] and not exactly"),
+        (
+            "o3",
+            "/O=system:nodes/O=system:masters/CN=system:node:o3",
+            "ec",
+            None,
+            "Denied KilnDenied organization: its organizations are [\"system:nodes\", \"system:masters\"] and not exactly",
+        ),
         ("o4", "/O=system:nodes/CN=system:node:o4", "ec", Some("subjectAltName=DNS:o4"), "Denied KilnDenied names: "),
-        ("o5", "/O=system:nodes/CN=system:node:o5", "ec", Some("basicConstraints=critical,CA:TRUE"), "Denied KilnDenied content: it asks for the rights of an authority"),
-        ("o6", "/O=system:nodes/OU=lab/CN=system:node:o6", "ec", None, "Denied KilnDenied content: its subject has more"),
+        (
+            "o5",
+            "/O=system:nodes/CN=system:node:o5",
+            "ec",
+            Some("basicConstraints=critical,CA:TRUE"),
+            "Denied KilnDenied content: it asks for the rights of an authority",
+        ),
+        (
+            "o6",
+            "/O=system:nodes/OU=lab/CN=system:node:o6",
+            "ec",
+            None,
+            "Denied KilnDenied content: its subject has more",
+        ),
         ("o7", "/O=system:nodes/CN=system:node:o7", "ed25519", None, "Approved KilnApproved state: "),
     ];
     for (host, subject, algorithm, extension, _) in &cases {
@@ -258,8 +283,14 @@ impl Served {
 async fn a_renewal_is_for_the_names_the_kubelet_serves_and_the_cluster_signed() {
     let served = Served::start(&["w0", "192.0.2.77"]).await;
     for (trusted, expected) in [
-        (true, "Approved KilnApproved renewal: it renews the certificate its kubelet serves, for the same names: w0, 192.0.2.77"),
-        (false, "Denied KilnDenied addresses: 192.0.2.77 is not declared for this host; the certificate it serves was not read: 127.0.0.1: invalid peer certificate: BadSignature"),
+        (
+            true,
+            "Approved KilnApproved renewal: it renews the certificate its kubelet serves, for the same names: w0, 192.0.2.77",
+        ),
+        (
+            false,
+            "Denied KilnDenied addresses: 192.0.2.77 is not declared for this host; the certificate it serves was not read: 127.0.0.1: invalid peer certificate: BadSignature",
+        ),
     ] {
         let other = Served::start(&["w0"]).await;
         let authority = if trusted { served.authority.clone() } else { other.authority };

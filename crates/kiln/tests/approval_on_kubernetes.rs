@@ -49,7 +49,9 @@ impl Cluster {
         let path = |name: &str| folder.join(name).display().to_string();
         // The shared user has one group more than it is given here: everybody recognised.
         let shared = SHARED_GROUPS[..2].join(",");
-        let tokens = format!("admin,kiln-admin,1,system:masters\nshared,{SHARED_USER},2,\"{shared}\"\nnode,system:node:w0,3,system:nodes\n");
+        let tokens = format!(
+            "admin,kiln-admin,1,system:masters\nshared,{SHARED_USER},2,\"{shared}\"\nnode,system:node:w0,3,system:nodes\n"
+        );
         fs::write(folder.join("tokens.csv"), tokens).unwrap();
         fs::write(folder.join("accounts.key"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
         signing_authority(folder);
@@ -108,7 +110,8 @@ impl Cluster {
     fn spawn(&mut self, assets: &Path, folder: &Path, program: &str, flags: &[String]) {
         let log = fs::File::create(folder.join(format!("{program}.log"))).unwrap();
         let mut command = Command::new(assets.join(program));
-        self.processes.push(command.args(flags).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap());
+        self.processes
+            .push(command.args(flags).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap());
     }
 
     fn kubeconfig(&self, token: &str) -> String {
@@ -157,14 +160,19 @@ fn free_port() -> u16 {
 
 async fn ask(client: &Client, name: &str, signer: &str, pem: &str) {
     let purpose = if signer == lab::CLIENT { "client auth" } else { "server auth" };
-    create(client, json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name},
-        "spec": {"request": STANDARD.encode(pem), "signerName": signer, "usages": ["digital signature", purpose]}})).await;
+    create(
+        client,
+        json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name},
+        "spec": {"request": STANDARD.encode(pem), "signerName": signer, "usages": ["digital signature", purpose]}}),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_approved_is_signed_and_the_certificate_is_the_nodes() {
     let folder = TempDir::new("approval-kubernetes");
-    let Some(cluster) = Cluster::start("what_is_approved_is_signed_and_the_certificate_is_the_nodes", folder.path()) else {
+    let Some(cluster) = Cluster::start("what_is_approved_is_signed_and_the_certificate_is_the_nodes", folder.path())
+    else {
         return;
     };
     let admin = cluster.client("admin").await;
@@ -199,7 +207,11 @@ async fn what_is_approved_is_signed_and_the_certificate_is_the_nodes() {
         requests.get("csr-wrong").await.unwrap().data["status"]["conditions"].as_array()?.first().cloned()
     });
     let decided = decided.await;
-    assert_eq!((decided["type"].as_str(), decided["reason"].as_str()), (Some("Denied"), Some("KilnDenied")), "{decided}");
+    assert_eq!(
+        (decided["type"].as_str(), decided["reason"].as_str()),
+        (Some("Denied"), Some("KilnDenied")),
+        "{decided}"
+    );
     // The wrong one is newer: the right one was superseded, or signed before that.
     let first = until("the other is decided", async || {
         requests.get("csr-serving").await.unwrap().data["status"]["conditions"].as_array()?.first().cloned()
@@ -207,12 +219,11 @@ async fn what_is_approved_is_signed_and_the_certificate_is_the_nodes() {
     if first.await["type"] == "Denied" {
         ask(&node, "csr-serving-2", lab::SERVING, &request("w0", &["w0", "192.0.2.10"], &key)).await;
     }
-    let issued = until("the serving certificate is signed", async || {
-        match certificate(&requests, "csr-serving").await {
+    let issued =
+        until("the serving certificate is signed", async || match certificate(&requests, "csr-serving").await {
             Some(pem) => Some(pem),
             None => certificate(&requests, "csr-serving-2").await,
-        }
-    });
+        });
     assert_eq!(parse_certificate_pem(&issued.await).unwrap().names.to_string(), "w0, 192.0.2.10");
     let labels = until("the Node has its label", async || {
         let labels = api(&admin, "Node", "").get("w0").await.unwrap().metadata.labels.unwrap_or_default();

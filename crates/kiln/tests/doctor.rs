@@ -13,15 +13,21 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kiln_apiserver::tls::Authority;
 use kiln_testimage::temp_dir::TempDir;
+use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
-use kube::Client;
 use lab::{ago, api, create, key, request, until};
 use serde_json::{Value, json};
 use served::Hub;
 
 fn resource(group: &str, kind: &str, plural: &str) -> ApiResource {
-    ApiResource { group: group.into(), version: "v1".into(), api_version: format!("{group}/v1"), kind: kind.into(), plural: plural.into() }
+    ApiResource {
+        group: group.into(),
+        version: "v1".into(),
+        api_version: format!("{group}/v1"),
+        kind: kind.into(),
+        plural: plural.into(),
+    }
 }
 
 async fn make(client: &Client, kind: &ApiResource, namespace: &str, object: Value) {
@@ -56,12 +62,21 @@ async fn the_missing_secret_of_ovn_is_found_explained_and_made_once() {
     let (exit, _, complaints) = hub.kiln(&["doctor", "elsewhere"]);
     assert_eq!(
         (exit, complaints.as_str()),
-        (1, "error: the hub has no Secret `elsewhere-admin-kubeconfig` in any namespace; make it from the cluster's kubeconfig (key `kubeconfig`), or name a file with --kubeconfig\n")
+        (
+            1,
+            "error: the hub has no Secret `elsewhere-admin-kubeconfig` in any namespace; make it from the cluster's kubeconfig (key `kubeconfig`), or name a file with --kubeconfig\n"
+        )
     );
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "deployments.apps"},
         "spec": {"group": "apps", "scope": "Namespaced", "names": {"plural": "deployments", "singular": "deployment", "kind": "Deployment", "listKind": "DeploymentList"},
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
-    make(&client, &resource("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions"), "", definition).await;
+    make(
+        &client,
+        &resource("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions"),
+        "",
+        definition,
+    )
+    .await;
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "ovnkube-control-plane", "namespace": "clusters-hc"}});
     make(&client, &resource("apps", "Deployment", "deployments"), "clusters-hc", deployment).await;
     create(&client, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w0"}})).await;
@@ -72,11 +87,25 @@ async fn the_missing_secret_of_ovn_is_found_explained_and_made_once() {
     let (exit, output, _) = hub.kiln(&["doctor", "clusters/hc"]);
     assert_eq!(exit, 1);
     let found: Vec<&str> = output.lines().filter(|line| line.contains("KLN")).collect();
-    assert_eq!(found[0], "error[KLN0801]: Deployment clusters-hc/ovnkube-control-plane has no Secret clusters-hc/ovn-control-plane-metrics-cert");
-    assert!(output.contains("error[KLN0804]: 1 node is NotReady because the pods' network is missing: w0\n"), "{output}");
-    assert!(output.ends_with("clusters/hc: 1 nodes, 0 requests that wait; 2 faults, `kiln explain CODE` tells their stories\n"), "{output}");
+    assert_eq!(
+        found[0],
+        "error[KLN0801]: Deployment clusters-hc/ovnkube-control-plane has no Secret clusters-hc/ovn-control-plane-metrics-cert"
+    );
+    assert!(
+        output.contains("error[KLN0804]: 1 node is NotReady because the pods' network is missing: w0\n"),
+        "{output}"
+    );
+    assert!(
+        output.ends_with(
+            "clusters/hc: 1 nodes, 0 requests that wait; 2 faults, `kiln explain CODE` tells their stories\n"
+        ),
+        "{output}"
+    );
     let secrets = api(&client, "Secret", "clusters-hc");
-    assert!(secrets.get_opt("ovn-control-plane-metrics-cert").await.unwrap().is_none(), "nothing is written without --fix");
+    assert!(
+        secrets.get_opt("ovn-control-plane-metrics-cert").await.unwrap().is_none(),
+        "nothing is written without --fix"
+    );
 
     let (_, output, _) = hub.kiln(&["doctor", "hc", "--fix", "-o", "json"]);
     let told: Value = serde_json::from_str(&output).unwrap();
@@ -94,11 +123,17 @@ async fn the_missing_secret_of_ovn_is_found_explained_and_made_once() {
     assert_eq!(again.metadata.resource_version, made.metadata.resource_version, "what is there is not touched");
     // Where the hosted cluster has its own, that one is copied.
     secrets.delete("ovn-control-plane-metrics-cert", &Default::default()).await.unwrap();
-    create(&client, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "openshift-ovn-kubernetes"}})).await;
+    create(&client, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "openshift-ovn-kubernetes"}}))
+        .await;
     create(&client, json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ovn-control-plane-metrics-cert", "namespace": "openshift-ovn-kubernetes"},
         "stringData": {"tls.crt": "theirs", "tls.key": "secret"}})).await;
     let (_, output, _) = hub.kiln(&["doctor", "hc", "--fix"]);
-    assert!(output.contains("was made: a copy of openshift-ovn-kubernetes/ovn-control-plane-metrics-cert of the hosted cluster"), "{output}");
+    assert!(
+        output.contains(
+            "was made: a copy of openshift-ovn-kubernetes/ovn-control-plane-metrics-cert of the hosted cluster"
+        ),
+        "{output}"
+    );
     assert!(!output.contains("secret\n") && !output.contains(&STANDARD.encode("secret")), "keys are not printed");
     let copied = secrets.get("ovn-control-plane-metrics-cert").await.unwrap();
     assert_eq!(copied.data["data"]["tls.crt"], STANDARD.encode("theirs"));
@@ -108,8 +143,12 @@ async fn the_missing_secret_of_ovn_is_found_explained_and_made_once() {
 async fn a_person_approves_with_one_command_what_waits() {
     let folder = TempDir::new("approve");
     let (hub, client) = hub(&folder).await;
-    create(&client, json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Pool", "metadata": {"name": "p", "namespace": "clusters"},
-        "spec": {"kubeconfig": {"name": "hc-admin-kubeconfig"}, "certificates": {"mode": "hold"}}})).await;
+    create(
+        &client,
+        json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Pool", "metadata": {"name": "p", "namespace": "clusters"},
+        "spec": {"kubeconfig": {"name": "hc-admin-kubeconfig"}, "certificates": {"mode": "hold"}}}),
+    )
+    .await;
     create(&client, json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Host", "metadata": {"name": "w0", "namespace": "clusters"}, "spec": {"pool": "p"}})).await;
     let (exit, _, complaints) = hub.kiln(&["approve", "w0"]);
     assert_eq!((exit, complaints.as_str()), (1, "error: no certificate request of clusters/w0 waits for anybody\n"));

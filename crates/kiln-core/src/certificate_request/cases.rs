@@ -36,13 +36,8 @@ struct Wish<'a> {
     adjust: fn(&mut CertificateParams),
 }
 
-const NODE: Wish = Wish {
-    common_name: "system:node:w0",
-    organization: Some("system:nodes"),
-    unit: None,
-    names: &[],
-    adjust: |_| {},
-};
+const NODE: Wish =
+    Wish { common_name: "system:node:w0", organization: Some("system:nodes"), unit: None, names: &[], adjust: |_| {} };
 
 fn pem(wish: &Wish, key: &KeyPair) -> String {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -400,9 +395,13 @@ fn what_can_be_read_in_two_ways_is_not_read() {
     assert_eq!(error(&"x".repeat(LARGEST_REQUEST + 1)), "it has 16385 bytes; at most 16384 are read");
     let cut = good.lines().take(3).collect::<Vec<_>>().join("\n") + "\n-----END CERTIFICATE REQUEST-----";
     assert_eq!(error(&cut), "it is not a PKCS #10 request in DER");
-    let twice = Wish { common_name: "system:node:w0", adjust: |params| {
-        params.distinguished_name.push(DnType::CustomDnType(vec![2, 5, 4, 3]), "system:node:w1");
-    }, ..NODE };
+    let twice = Wish {
+        common_name: "system:node:w0",
+        adjust: |params| {
+            params.distinguished_name.push(DnType::CustomDnType(vec![2, 5, 4, 3]), "system:node:w1");
+        },
+        ..NODE
+    };
     assert_eq!(error(&pem(&twice, &key)), "it has two common names, which two readers may read in two ways");
 }
 

@@ -191,9 +191,10 @@ impl Mode {
     pub(super) fn settle(self, verdict: Verdict, vouched: bool) -> Verdict {
         match (self, verdict) {
             (_, leave @ Verdict::Leave { .. }) => leave,
-            (Mode::Observe, Verdict::Approve { check, message }) => {
-                Verdict::hold(Check::Mode, format!("the pool is only observed; it would be approved ({check}: {message})"))
-            }
+            (Mode::Observe, Verdict::Approve { check, message }) => Verdict::hold(
+                Check::Mode,
+                format!("the pool is only observed; it would be approved ({check}: {message})"),
+            ),
             (Mode::Observe, Verdict::Deny { check, message }) => {
                 Verdict::hold(check, format!("the pool is only observed; it would be denied: {message}"))
             }

@@ -200,7 +200,8 @@ pub fn parse_content(pem: &[u8]) -> Result<Content, ContentError> {
 fn subject(name: &X509Name<'_>) -> Result<(String, Vec<String>, bool), ContentError> {
     let (mut common_names, mut organizations, mut more) = (Vec::new(), Vec::new(), false);
     for attribute in name.iter_attributes() {
-        let text = || attribute.as_str().map(str::to_owned).map_err(|_| ContentError::Ambiguous("a subject that is no text"));
+        let text =
+            || attribute.as_str().map(str::to_owned).map_err(|_| ContentError::Ambiguous("a subject that is no text"));
         match attribute.attr_type() {
             kind if *kind == OID_X509_COMMON_NAME => common_names.push(text()?),
             kind if *kind == OID_X509_ORGANIZATION_NAME => organizations.push(text()?),

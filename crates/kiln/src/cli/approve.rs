@@ -36,7 +36,10 @@ pub fn run(args: &ApproveArgs) -> Result<Outcome, Failure> {
         let host = connection::choose(&hosts, &args.host)?;
         let request = choose(host, args.request.as_deref())?;
         annotate(&client, host, &request).await?;
-        Ok(format!("{}/{}: request {request} is vouched for; the hub approves it within seconds\n", host.namespace, host.name))
+        Ok(format!(
+            "{}/{}: request {request} is vouched for; the hub approves it within seconds\n",
+            host.namespace, host.name
+        ))
     })?;
     output::print(&message)?;
     Ok(Outcome::Done)
@@ -54,13 +57,20 @@ fn choose(host: &Host, named: Option<&str>) -> Result<String, Failure> {
         (Some(name), _) => {
             let known = recorded.iter().find(|recorded| recorded.request == name);
             Err(Failure::refused(match known {
-                Some(known) => anyhow!("request {name} of {place} was {}: {}: {}", known.verdict.to_lowercase(), known.check, known.message),
+                Some(known) => anyhow!(
+                    "request {name} of {place} was {}: {}: {}",
+                    known.verdict.to_lowercase(),
+                    known.check,
+                    known.message
+                ),
                 None => anyhow!("no request `{name}` of {place} waits; those that do:\n  {list}"),
             }))
         }
         (None, [one]) => Ok(one.request.clone()),
         (None, []) => Err(Failure::refused(anyhow!("no certificate request of {place} waits for anybody"))),
-        (None, _) => Err(Failure::refused(anyhow!("more than one request of {place} waits; name one with --request:\n  {list}"))),
+        (None, _) => {
+            Err(Failure::refused(anyhow!("more than one request of {place} waits; name one with --request:\n  {list}")))
+        }
     }
 }
 
@@ -99,6 +109,9 @@ mod tests {
         let both = "more than one request of lab/w0 waits; name one with --request:\n  a (mode: it passes)\n  b (mode: it passes)";
         assert_eq!(told(&host(&[("a", "Held"), ("b", "Held")]), None), both);
         assert_eq!(told(&host(&[("a", "Denied")]), Some("a")), "request a of lab/w0 was denied: mode: it passes");
-        assert_eq!(told(&host(&[("b", "Held")]), Some("z")), "no request `z` of lab/w0 waits; those that do:\n  b (mode: it passes)");
+        assert_eq!(
+            told(&host(&[("b", "Held")]), Some("z")),
+            "no request `z` of lab/w0 waits; those that do:\n  b (mode: it passes)"
+        );
     }
 }

@@ -60,7 +60,8 @@ pub fn run(args: &DoctorArgs) -> Result<Outcome, Failure> {
         PrintFormat::Json => output::print(&format!("{:#}\n", to_json(&faults, &mended)))?,
         PrintFormat::Yaml => output::print(&to_yaml(&to_json(&faults, &mended)))?,
     }
-    let left = faults.iter().zip(&mended).any(|(fault, mended)| fault.severity() == Severity::Error && mended.is_none());
+    let left =
+        faults.iter().zip(&mended).any(|(fault, mended)| fault.severity() == Severity::Error && mended.is_none());
     Ok(if left { Outcome::Refused } else { Outcome::Done })
 }
 

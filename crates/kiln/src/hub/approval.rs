@@ -203,7 +203,10 @@ mod tests {
         assert_eq!(accept_key(&json!({"spki": [key(1)]}), &key(1).to_uppercase()), Ok(None));
         let many: Vec<String> = (0..8).map(key).collect();
         let kept = accept_key(&json!({"spki": many}), &key(9)).unwrap().unwrap();
-        assert_eq!((kept[0].as_str(), kept[7].as_str(), kept.as_array().unwrap().len()), (Some(&*key(1)), Some(&*key(9)), 8));
+        assert_eq!(
+            (kept[0].as_str(), kept[7].as_str(), kept.as_array().unwrap().len()),
+            (Some(&*key(1)), Some(&*key(9)), 8)
+        );
         assert_eq!(accept_key(&Value::Null, "mine"), Err(WrongKeyHash));
     }
 }

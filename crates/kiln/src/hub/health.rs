@@ -116,7 +116,10 @@ impl StageFigures {
                 for (index, count) in histogram.counts.iter().enumerate() {
                     total += count;
                     let bound = BOUNDS.get(index).map_or_else(|| "+Inf".to_owned(), i64::to_string);
-                    let _ = writeln!(text, "kiln_stage_duration_seconds_bucket{{stage=\"{stage}\",le=\"{bound}\"}} {total}");
+                    let _ = writeln!(
+                        text,
+                        "kiln_stage_duration_seconds_bucket{{stage=\"{stage}\",le=\"{bound}\"}} {total}"
+                    );
                 }
                 let _ = writeln!(text, "kiln_stage_duration_seconds_sum{{stage=\"{stage}\"}} {}", histogram.sum);
                 let _ = writeln!(text, "kiln_stage_duration_seconds_count{{stage=\"{stage}\"}} {total}");
@@ -165,7 +168,8 @@ pub async fn attend(hub: &Client, mut views: watch::Receiver<Arc<View>>, figures
         }
         let view = Arc::clone(&views.borrow_and_update());
         let present = now();
-        let looked: Vec<(&Member, Health)> = view.members().map(|member| (member, health_of(member, present))).collect();
+        let looked: Vec<(&Member, Health)> =
+            view.members().map(|member| (member, health_of(member, present))).collect();
         figures.look(&looked);
         let mut writes: Vec<BoxFuture<'_, ()>> = Vec::new();
         for (member, health) in &looked {
@@ -187,7 +191,8 @@ fn must_write(member: &Member, health: &Health) -> bool {
         return false;
     }
     let same = stands.is_some_and(|(truth, reason, message)| {
-        (truth.as_str(), reason.as_str(), message.as_str()) == (wished.truth.name(), wished.reason, wished.message.as_str())
+        (truth.as_str(), reason.as_str(), message.as_str())
+            == (wished.truth.name(), wished.reason, wished.message.as_str())
     });
     let done = *health == Health::Healthy && !member.host.wanted.is_null();
     !same || done || matches!(health, Health::Repair { .. })
@@ -214,7 +219,8 @@ async fn try_write(hub: &Client, member: &Member, health: &Health, figures: &Sta
         return Ok(());
     }
     let extra = json!({"observedGeneration": object.metadata.generation});
-    let mut patch = json!({"conditions": render_conditions(&status["conditions"], &[condition(health)], now(), &extra)});
+    let mut patch =
+        json!({"conditions": render_conditions(&status["conditions"], &[condition(health)], now(), &extra)});
     match health {
         Health::Healthy if !member.host.wanted.is_null() => patch["provision"] = json!({"wanted": null}),
         Health::Repair { stage, remedy, attempt } => {
@@ -270,7 +276,9 @@ mod tests {
 
     #[test]
     fn the_policy_of_the_pool_is_read_and_strange_words_are_left_out() {
-        let policy = read_policy(&json!({"stages": {"ClientCSR": "5m", "Baked": "1m", "Ready": "soon"}, "repair": {"policy": "Repower", "attempts": 2}}));
+        let policy = read_policy(
+            &json!({"stages": {"ClientCSR": "5m", "Baked": "1m", "Ready": "soon"}, "repair": {"policy": "Repower", "attempts": 2}}),
+        );
         let mut expected = HealthPolicy::default();
         (expected.remedy, expected.attempts) = (Remedy::Repower, 2);
         expected.limit(Stage::ClientCsr, 300);
@@ -280,18 +288,27 @@ mod tests {
 
     #[test]
     fn a_late_host_says_so_and_time_is_counted_by_stage() {
-        let fetched = json!([{"stage": "IgnitionFetched", "time": "2026-01-01T00:00:00Z", "source": "s", "cause": "c"}]);
-        let host = member(&fetched, &json!({"stages": {"RealRoot": "1s", "ClientCSR": "59s"}, "repair": {"policy": "Reprovision"}}));
+        let fetched =
+            json!([{"stage": "IgnitionFetched", "time": "2026-01-01T00:00:00Z", "source": "s", "cause": "c"}]);
+        let host = member(
+            &fetched,
+            &json!({"stages": {"RealRoot": "1s", "ClientCSR": "59s"}, "repair": {"policy": "Reprovision"}}),
+        );
         let then = |seconds: i64| Moment(parse_time("2026-01-01T00:00:00Z").unwrap().0 + seconds);
         let waits = condition(&health_of(&host, then(59)));
-        assert_eq!((waits.truth, waits.message.as_str()), (Truth::Unknown, "waits for ClientCSR and has time until 2026-01-01T00:01:00Z"));
+        assert_eq!(
+            (waits.truth, waits.message.as_str()),
+            (Truth::Unknown, "waits for ClientCSR and has time until 2026-01-01T00:01:00Z")
+        );
         let late = health_of(&host, then(60));
         assert_eq!(late, Health::Repair { stage: Stage::ClientCsr, remedy: Remedy::Reprovision, attempt: 1 });
         assert!(must_write(&host, &late));
         let figures = StageFigures::default();
         figures.look(&[(&host, late)]);
         let mut more = fetched;
-        more.as_array_mut().unwrap().push(json!({"stage": "ClientCSR", "time": "2026-01-01T00:00:40Z", "source": "s", "cause": "c"}));
+        more.as_array_mut()
+            .unwrap()
+            .push(json!({"stage": "ClientCSR", "time": "2026-01-01T00:00:40Z", "source": "s", "cause": "c"}));
         let host = member(&more, &Value::Null);
         figures.look(&[(&host, health_of(&host, then(50)))]);
         let text = figures.render();

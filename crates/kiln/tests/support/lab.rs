@@ -123,8 +123,10 @@ impl Lab {
     }
 
     pub async fn start_with(name: &str, change: impl FnOnce(&mut Approver)) -> Lab {
-        let (hub, cluster) = (Embedded::start(&format!("{name}-hub")).await, Embedded::start(&format!("{name}-cluster")).await);
-        let mut approver = Approver::new(controllers::in_process(router(Arc::clone(&hub.server)), "system:kiln:approver"));
+        let (hub, cluster) =
+            (Embedded::start(&format!("{name}-hub")).await, Embedded::start(&format!("{name}-cluster")).await);
+        let mut approver =
+            Approver::new(controllers::in_process(router(Arc::clone(&hub.server)), "system:kiln:approver"));
         let known = HashMap::from([("target".to_owned(), (cluster.client.clone(), Vec::new()))]);
         approver.connect = Arc::new(Known(known));
         change(&mut approver);
@@ -138,17 +140,25 @@ impl Lab {
         if spec["kubeconfig"].is_null() {
             spec["kubeconfig"] = json!({"name": "target"});
         }
-        create(&self.hub.client, json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Pool",
-            "metadata": {"name": name, "namespace": "default"}, "spec": spec})).await;
+        create(
+            &self.hub.client,
+            json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Pool",
+            "metadata": {"name": name, "namespace": "default"}, "spec": spec}),
+        )
+        .await;
     }
 
     /// A host that fetched its config just now.
     pub async fn host(&self, name: &str, pool: &str, provision: Value) {
         let network = json!({"interfaces": [{"name": "eth0", "type": "ethernet", "state": "up", "ipv4": {"enabled": true,
             "address": [{"ip": "127.0.0.1", "prefix-length": 8}]}}]});
-        create(&self.hub.client, json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Host",
+        create(
+            &self.hub.client,
+            json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Host",
             "metadata": {"name": name, "namespace": "default"},
-            "spec": {"pool": pool, "network": network, "nodeLabels": {"lab.dev/rack": "r7"}}})).await;
+            "spec": {"pool": pool, "network": network, "nodeLabels": {"lab.dev/rack": "r7"}}}),
+        )
+        .await;
         if !provision.is_null() {
             self.status(name, json!({"provision": provision})).await;
         }

@@ -23,7 +23,8 @@ const DAYS: i64 = 365;
 /// Mends, and says what was done.
 pub async fn mend(clusters: &Clusters, wanted: &Mend) -> Result<String, Failure> {
     let Mend::MakeOvnSecret { namespace } = wanted;
-    let management = clusters.management.as_ref().ok_or_else(|| Failure::refused(anyhow!("no management cluster is known")))?;
+    let management =
+        clusters.management.as_ref().ok_or_else(|| Failure::refused(anyhow!("no management cluster is known")))?;
     let theirs = secret(&clusters.target, HOSTED, OVN_SECRET).await?;
     let theirs = theirs.filter(|data| data["tls.crt"].is_string() && data["tls.key"].is_string());
     let (data, from) = match theirs {
@@ -31,21 +32,27 @@ pub async fn mend(clusters: &Clusters, wanted: &Mend) -> Result<String, Failure>
             let data = json!({"tls.crt": data["tls.crt"], "tls.key": data["tls.key"]});
             (data, format!("a copy of {HOSTED}/{OVN_SECRET} of the hosted cluster"))
         }
-        None => (own_certificate(namespace)?, format!("a certificate of its own for Service {SERVICE}, valid for {DAYS} days")),
+        None => (
+            own_certificate(namespace)?,
+            format!("a certificate of its own for Service {SERVICE}, valid for {DAYS} days"),
+        ),
     };
     let object: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
         "metadata": {"name": OVN_SECRET, "namespace": namespace, "labels": {"kiln.dev/made-by": "doctor"}},
         "data": data,
     }))?;
-    let api: Api<DynamicObject> = Api::namespaced_with(management.clone(), namespace, &resource("", "Secret", "secrets"));
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(management.clone(), namespace, &resource("", "Secret", "secrets"));
     let options = PostParams { field_manager: Some("kiln-doctor".into()), ..PostParams::default() };
     match api.create(&options, &object).await {
         Ok(_) => Ok(format!("Secret {namespace}/{OVN_SECRET} was made: {from}")),
         Err(Error::Api(status)) if status.code == 409 => {
             Ok(format!("somebody made Secret {namespace}/{OVN_SECRET} meanwhile; it was left as it is"))
         }
-        Err(error) => Err(Failure::Failed(anyhow!(error).context(format!("Secret {namespace}/{OVN_SECRET} was not made")))),
+        Err(error) => {
+            Err(Failure::Failed(anyhow!(error).context(format!("Secret {namespace}/{OVN_SECRET} was not made"))))
+        }
     }
 }
 
@@ -74,6 +81,9 @@ mod tests {
         let data = own_certificate("clusters-hc").unwrap();
         let pem = STANDARD.decode(data["tls.crt"].as_str().unwrap()).unwrap();
         let names = parse_certificate_pem(&pem).unwrap().names.to_string();
-        assert_eq!(names, "ovn-kubernetes-control-plane.clusters-hc.svc, ovn-kubernetes-control-plane.clusters-hc.svc.cluster.local");
+        assert_eq!(
+            names,
+            "ovn-kubernetes-control-plane.clusters-hc.svc, ovn-kubernetes-control-plane.clusters-hc.svc.cluster.local"
+        );
     }
 }

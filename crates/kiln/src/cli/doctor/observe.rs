@@ -79,18 +79,23 @@ pub async fn target(hub: &Client, namespace: Option<&str>, name: &str) -> Result
     let secret = match &found[..] {
         [one] => one,
         [] => {
-            let place = namespace.map_or_else(|| "any namespace".to_owned(), |namespace| format!("namespace {namespace}"));
+            let place =
+                namespace.map_or_else(|| "any namespace".to_owned(), |namespace| format!("namespace {namespace}"));
             return Err(Failure::refused(anyhow!(
                 "the hub has no Secret `{secret_name}` in {place}; make it from the cluster's kubeconfig (key `kubeconfig`), or name a file with --kubeconfig"
             )));
         }
         several => {
             let places: Vec<String> = several.iter().map(place).collect();
-            return Err(Failure::refused(anyhow!("there are Secrets `{secret_name}` in {}; write NAMESPACE/{name}", places.join(", "))));
+            return Err(Failure::refused(anyhow!(
+                "there are Secrets `{secret_name}` in {}; write NAMESPACE/{name}",
+                places.join(", ")
+            )));
         }
     };
     let text = decoded(&secret.data["data"], "kubeconfig").and_then(|bytes| String::from_utf8(bytes).ok());
-    let text = text.ok_or_else(|| Failure::refused(anyhow!("Secret {}/{secret_name} has no key `kubeconfig`", place(secret))))?;
+    let text = text
+        .ok_or_else(|| Failure::refused(anyhow!("Secret {}/{secret_name} has no key `kubeconfig`", place(secret))))?;
     let (client, _) = client(&text)
         .await
         .map_err(|why| Failure::refused(anyhow!("the kubeconfig in Secret {}/{secret_name} {why}", place(secret))))?;
@@ -156,9 +161,13 @@ async fn remembered(hub: &Client) -> Result<Remembered, Failure> {
         let node = spec["hostname"].as_str().unwrap_or(&host.name).to_owned();
         let recorded = read_recorded(&host.status);
         let waiting = recorded.iter().filter(|recorded| recorded.verdict == "Held");
-        held.extend(waiting.map(|recorded| (recorded.request.clone(), format!("{}: {}", recorded.check, recorded.message))));
-        let client = |signer: &kiln_core::certificate_request::Signer| *signer == kiln_core::certificate_request::Signer::Client;
-        let last = recorded.iter().filter(|recorded| client(&recorded.signer)).filter_map(|recorded| recorded.ends).max();
+        held.extend(
+            waiting.map(|recorded| (recorded.request.clone(), format!("{}: {}", recorded.check, recorded.message))),
+        );
+        let client =
+            |signer: &kiln_core::certificate_request::Signer| *signer == kiln_core::certificate_request::Signer::Client;
+        let last =
+            recorded.iter().filter(|recorded| client(&recorded.signer)).filter_map(|recorded| recorded.ends).max();
         ended.extend(last.filter(|ends| *ends <= now()).map(|ends| (node, ends)));
     }
     Ok((held, ended))

@@ -94,7 +94,12 @@ impl Memory {
 }
 
 /// Attends to a cluster until its kubeconfig changes or it stops answering.
-pub async fn attend(approver: &Approver, target: &Target, connected: &Connected, views: &mut watch::Receiver<Arc<View>>) {
+pub async fn attend(
+    approver: &Approver,
+    target: &Target,
+    connected: &Connected,
+    views: &mut watch::Receiver<Arc<View>>,
+) {
     let requests = watch_kind(&connected.client, "CertificateSigningRequest");
     let nodes = watch_kind(&connected.client, "Node");
     let (mut requests, mut nodes) = (pin!(requests), pin!(nodes));
@@ -154,8 +159,12 @@ async fn interrupted(error: Option<watcher::Error>, target: &Target, failures: &
 
 /// Takes what the watches have ready, without waiting.
 fn drain<'a>(
-    requests: &mut std::pin::Pin<&mut (impl futures::Stream<Item = Result<Event<DynamicObject>, watcher::Error>> + Send + 'a)>,
-    nodes: &mut std::pin::Pin<&mut (impl futures::Stream<Item = Result<Event<DynamicObject>, watcher::Error>> + Send + 'a)>,
+    requests: &mut std::pin::Pin<
+        &mut (impl futures::Stream<Item = Result<Event<DynamicObject>, watcher::Error>> + Send + 'a),
+    >,
+    nodes: &mut std::pin::Pin<
+        &mut (impl futures::Stream<Item = Result<Event<DynamicObject>, watcher::Error>> + Send + 'a),
+    >,
     seen: &mut Seen,
     listed: &mut (Vec<String>, Vec<String>),
     view: &View,
@@ -183,7 +192,13 @@ fn resource(kind: &str) -> ApiResource {
     find(kind).map_or_else(|| HOST.resource(), Watched::resource)
 }
 
-fn take_request(event: Event<DynamicObject>, seen: &mut Seen, listed: &mut Vec<String>, view: &View, target: &Target) -> bool {
+fn take_request(
+    event: Event<DynamicObject>,
+    seen: &mut Seen,
+    listed: &mut Vec<String>,
+    view: &View,
+    target: &Target,
+) -> bool {
     match event {
         Event::Init => listed.clear(),
         Event::InitApply(object) => {
@@ -240,7 +255,14 @@ fn take_node(event: Event<DynamicObject>, seen: &mut Seen, listed: &mut Vec<Stri
 }
 
 /// Looks at everything once.
-async fn look(approver: &Approver, target: &Target, connected: &Connected, view: &View, seen: &Seen, memory: &mut Memory) {
+async fn look(
+    approver: &Approver,
+    target: &Target,
+    connected: &Connected,
+    view: &View,
+    seen: &Seen,
+    memory: &mut Memory,
+) {
     let none = HashMap::new();
     let hosts = view.clusters.get(target).unwrap_or(&none);
     memory.forget(seen);
@@ -336,7 +358,9 @@ fn act_on_all<'a>(
         match (members, &verdict) {
             ([member], Verdict::Approve { .. } | Verdict::Deny { .. } | Verdict::Hold { .. }) => {
                 let tell = !matches!(verdict, Verdict::Deny { .. }) || memory.may_tell(&member.host.place);
-                acts.push(Box::pin(async move { (asked, act(approver, connected, member, asked, &facts, tell).await) }));
+                acts.push(Box::pin(
+                    async move { (asked, act(approver, connected, member, asked, &facts, tell).await) },
+                ));
             }
             _ => {
                 approver.figures.verdict(&verdict);
@@ -534,7 +558,8 @@ async fn answered<T>(request: impl Future<Output = Result<T, Error>>) -> Result<
 
 /// The annotation of a Host for whose requests a person vouches, with one more.
 pub fn vouch(known: &str, request: &str) -> Value {
-    let mut names: Vec<&str> = known.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != request).collect();
+    let mut names: Vec<&str> =
+        known.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != request).collect();
     names.push(request);
     // Old ones have been decided long ago.
     let from = names.len().saturating_sub(8);

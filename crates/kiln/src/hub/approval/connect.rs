@@ -13,8 +13,8 @@ use kiln_core::certificate_request::KeyHash;
 use kube::api::{Api, DynamicObject};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
 use super::fleet::Target;
 use crate::hub::controllers::kinds::{Watched, find};
@@ -78,7 +78,8 @@ impl Connect for BySecret {
         Box::pin(async move {
             let text = self.read(target).await?;
             let version = KeyHash::of(text.as_bytes()).to_string();
-            let (client, roots) = client(&text).await.map_err(|why| format!("the kubeconfig in Secret {target} {why}"))?;
+            let (client, roots) =
+                client(&text).await.map_err(|why| format!("the kubeconfig in Secret {target} {why}"))?;
             let mut authorities = roots;
             authorities.extend(signers(&client).await);
             Ok(Connected { client, authorities: Arc::new(authorities), version })
@@ -114,7 +115,9 @@ fn parse_kubeconfig(text: &str) -> Result<Kubeconfig, String> {
             ("client-key", user.client_key.is_some()),
         ];
         if let Some((field, _)) = named.iter().find(|(_, given)| *given) {
-            return Err(format!("names `{field}`: the hub runs no programs and reads no files for a Secret; put the data into it"));
+            return Err(format!(
+                "names `{field}`: the hub runs no programs and reads no files for a Secret; put the data into it"
+            ));
         }
     }
     for cluster in kubeconfig.clusters.iter().filter_map(|cluster| cluster.cluster.as_ref()) {
@@ -142,7 +145,9 @@ mod tests {
     #[test]
     fn a_kubeconfig_of_a_secret_runs_nothing_and_reads_no_file() {
         let user = |user: &str| {
-            format!("apiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {{server: \"https://127.0.0.1\"}}}}]\nusers: [{{name: u, user: {user}}}]\n")
+            format!(
+                "apiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {{server: \"https://127.0.0.1\"}}}}]\nusers: [{{name: u, user: {user}}}]\n"
+            )
         };
         let refusal = |text: String| parse_kubeconfig(&text).err().unwrap_or_default();
         assert_eq!(refusal(user("{token: abc}")), "");

@@ -51,7 +51,10 @@ impl Figures {
         self.with(|state| {
             for ((verdict, check), count) in &state.verdicts {
                 let verdict = verdict.to_lowercase();
-                let _ = writeln!(text, "kiln_certificate_verdicts_total{{verdict=\"{verdict}\",check=\"{check}\"}} {count}");
+                let _ = writeln!(
+                    text,
+                    "kiln_certificate_verdicts_total{{verdict=\"{verdict}\",check=\"{check}\"}} {count}"
+                );
             }
             let number = |answers| state.clusters.get(&answers).copied().unwrap_or_default();
             let _ = write!(

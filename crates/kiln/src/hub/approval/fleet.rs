@@ -170,7 +170,8 @@ pub fn read_host(object: &Value) -> HostRecord {
         timeline: read_timeline(status),
         recorded,
         wanted: status["provision"]["wanted"].clone(),
-        healthy: healthy.map(|condition| (text(&condition["status"]), text(&condition["reason"]), text(&condition["message"]))),
+        healthy: healthy
+            .map(|condition| (text(&condition["status"]), text(&condition["reason"]), text(&condition["message"]))),
         created: metadata["creationTimestamp"].as_str().and_then(parse_time).unwrap_or(kiln_core::timeline::Moment(0)),
         place,
     }
@@ -502,17 +503,30 @@ mod tests {
             fleet.put("Host", &host(name, spec));
         }
         let view = fleet.view();
-        let told: Vec<String> = view.clusters.iter().map(|(target, nodes)| {
-            let member = nodes.values().next().unwrap().first().unwrap();
-            format!("{target}[{}] {} {:?} {:?} {:?}", target.key, member.facts.node, member.facts.mode, member.facts.proof, member.labels)
-        }).collect();
-        assert_eq!(told, [
-            r#"clusters/own-admin-kubeconfig[kubeconfig] c Observe Key {}"#,
-            r#"lab/hc-admin-kubeconfig[kubeconfig] b Manual Key {"x": "y"}"#,
-            r#"lab/kc[kubeconfig] a Hold Fetched {"a": "host", "b": "pool"}"#,
-        ]);
+        let told: Vec<String> = view
+            .clusters
+            .iter()
+            .map(|(target, nodes)| {
+                let member = nodes.values().next().unwrap().first().unwrap();
+                format!(
+                    "{target}[{}] {} {:?} {:?} {:?}",
+                    target.key, member.facts.node, member.facts.mode, member.facts.proof, member.labels
+                )
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                r#"clusters/own-admin-kubeconfig[kubeconfig] c Observe Key {}"#,
+                r#"lab/hc-admin-kubeconfig[kubeconfig] b Manual Key {"x": "y"}"#,
+                r#"lab/kc[kubeconfig] a Hold Fetched {"a": "host", "b": "pool"}"#,
+            ]
+        );
         assert_eq!(view.others.len(), 1);
         let native = view.members().find(|member| member.facts.node == "a").unwrap();
-        assert_eq!(native.taints, [json!({"key": "t", "effect": "NoSchedule"}), json!({"key": "u", "effect": "NoExecute", "value": "1"})]);
+        assert_eq!(
+            native.taints,
+            [json!({"key": "t", "effect": "NoSchedule"}), json!({"key": "u", "effect": "NoExecute", "value": "1"})]
+        );
     }
 }

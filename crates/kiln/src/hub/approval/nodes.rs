@@ -51,12 +51,16 @@ mod tests {
         let node = json!({"metadata": {"name": "w0", "resourceVersion": "7", "labels": {"theirs": "1", "zone": "old"}},
             "spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}, {"key": "t", "effect": "NoSchedule", "value": "old"}]}});
         let labels = BTreeMap::from([("zone".to_owned(), "a".to_owned()), ("theirs".to_owned(), "1".to_owned())]);
-        let taints = [json!({"key": "t", "effect": "NoSchedule", "value": "new"}), json!({"key": "u", "effect": "NoExecute"})];
+        let taints =
+            [json!({"key": "t", "effect": "NoSchedule", "value": "new"}), json!({"key": "u", "effect": "NoExecute"})];
         let patch = plan_node(&read_node(&node), &labels, &taints).unwrap();
         let applied = patch["metadata"]["annotations"][APPLIED].clone();
-        assert_eq!(patch, json!({"metadata": {"resourceVersion": "7", "annotations": {APPLIED: applied}, "labels": {"zone": "a"}},
+        assert_eq!(
+            patch,
+            json!({"metadata": {"resourceVersion": "7", "annotations": {APPLIED: applied}, "labels": {"zone": "a"}},
             "spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
-                {"key": "t", "effect": "NoSchedule", "value": "new"}, {"key": "u", "effect": "NoExecute"}]}}));
+                {"key": "t", "effect": "NoSchedule", "value": "new"}, {"key": "u", "effect": "NoExecute"}]}})
+        );
         let mut done = node.clone();
         done["metadata"]["annotations"] = json!({APPLIED: applied});
         done["metadata"]["labels"] = json!({});

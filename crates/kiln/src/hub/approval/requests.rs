@@ -90,14 +90,12 @@ pub fn read_request(object: &Value) -> Asked {
         signer,
     };
     let approved = condition("Approved").filter(|approved| matches!(approved["status"].as_str(), Some("True") | None));
-    let time = |approved: &Value| {
-        parse_time(approved["lastTransitionTime"].as_str().or(approved["lastUpdateTime"].as_str())?)
-    };
+    let time =
+        |approved: &Value| parse_time(approved["lastTransitionTime"].as_str().or(approved["lastUpdateTime"].as_str())?);
     let certificate = status["certificate"].as_str().and_then(|text| STANDARD.decode(text).ok());
     Asked {
-        approved: approved.and_then(|approved| {
-            Some((time(approved)?, approved["reason"].as_str().unwrap_or("Approved").to_owned()))
-        }),
+        approved: approved
+            .and_then(|approved| Some((time(approved)?, approved["reason"].as_str().unwrap_or("Approved").to_owned()))),
         ends: certificate.and_then(|pem| parse_certificate_pem(&pem)).map(|certificate| certificate.ends),
         revision: text(&metadata["resourceVersion"]),
         conditions: status["conditions"].clone(),
