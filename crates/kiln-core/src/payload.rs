@@ -268,17 +268,23 @@ fn strip(mut config: Config) -> Stripped {
     let in_root = RealRoot::from_config(&config).system_connections;
     let (profiles, remote): (Vec<NetworkFile>, Vec<NetworkFile>) =
         in_root.into_iter().partition(|file| matches!(file.content, Content::Bytes(_) | Content::Profile(_)));
-    let kept: BTreeSet<String> = remote.into_iter().map(|file| format!("{PROFILES}{}", file.name)).collect();
+    let mut kept: BTreeSet<String> = remote.into_iter().map(|file| format!("{PROFILES}{}", file.name)).collect();
     let mut anything = false;
-    let files = config.root.get_mut("storage").and_then(|storage| storage.get_mut("files"));
-    if let Some(Node { value: crate::document::Value::Sequence(files), .. }) = files {
-        let before = files.len();
-        files.retain(|file| {
-            let path = file.get("path").and_then(Node::as_str).unwrap_or_default();
-            let profile = path.strip_prefix(PROFILES).is_some_and(|name| !name.contains('/')) && !kept.contains(path);
+    // Files, links and directories share one space of paths. A link to a profile stays, like one that is fetched.
+    for list in ["files", "links", "directories"] {
+        let entries = config.root.get_mut("storage").and_then(|storage| storage.get_mut(list));
+        let Some(Node { value: crate::document::Value::Sequence(entries), .. }) = entries else { continue };
+        let before = entries.len();
+        entries.retain(|entry| {
+            let path = entry.get("path").and_then(Node::as_str).unwrap_or_default();
+            let in_folder = path.strip_prefix(PROFILES).is_some_and(|name| !name.contains('/'));
+            if in_folder && list != "files" {
+                kept.insert(path.to_owned());
+            }
+            let profile = in_folder && !kept.contains(path);
             !(profile || path == HOSTNAME || path == kubelet::DROP_IN)
         });
-        anything = files.len() != before;
+        anything |= entries.len() != before;
     }
     Stripped { config, profiles, kept, anything }
 }

@@ -61,6 +61,10 @@ pub struct HubConfig {
     pub listen: SocketAddr,
     /// Where machines are listened to besides, and nothing else is served.
     pub node: Option<NodeListen>,
+    /// Where machines reach the hub; without, where it listens.
+    pub node_url: Option<String>,
+    /// PEM file of the authorities machines trust there; without, the hub's own.
+    pub node_ca: Option<PathBuf>,
     /// More names for the server's certificate.
     pub tls_names: Vec<String>,
     /// Where the key of sealed objects comes from; without, it is made in the data folder.
@@ -141,7 +145,7 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
     let node_listener = listen_to_nodes(config).await?;
     let node = node_listener.as_ref().map(|listener| listener.address);
     let pools =
-        pools::Settings { endpoint: Some(endpoint(config, &authority, address, node)), ..pools::Settings::default() };
+        pools::Settings { endpoint: Some(endpoint(config, &authority, address, node)?), ..pools::Settings::default() };
     let mut terminated = signal(SignalKind::terminate()).map_err(listen_error)?;
 
     let mut tasks = Tasks::default();
@@ -252,11 +256,21 @@ fn write_kubeconfig(config: &HubConfig, authority: &Authority, address: SocketAd
 }
 
 /// Where machines reach the hub: a listener of their own, if there is one.
-fn endpoint(config: &HubConfig, authority: &Authority, address: SocketAddr, node: Option<SocketAddr>) -> Endpoint {
+fn endpoint(
+    config: &HubConfig,
+    authority: &Authority,
+    address: SocketAddr,
+    node: Option<SocketAddr>,
+) -> Result<Endpoint, HubError> {
+    let url = config.node_url.clone().unwrap_or_else(|| own_url(config, node.unwrap_or(address)));
+    if let Some(path) = &config.node_ca {
+        let read = Endpoint::read(url, Some(path));
+        return read.map_err(|source| ListenError::File { path: path.clone(), source }.into());
+    }
     // A certificate of somebody else's is signed by an authority that machines must know already.
     let foreign = config.node.as_ref().is_some_and(|listen| listen.files.is_some());
     let authorities = (!foreign).then(|| authority.certificate().into());
-    Endpoint { url: own_url(config, node.unwrap_or(address)), authorities }
+    Ok(Endpoint { url, authorities })
 }
 
 /// Where the hub is reached.

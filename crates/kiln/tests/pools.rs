@@ -241,6 +241,34 @@ async fn two_controllers_at_once_never_undo_each_others_tokens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_hosts_change_among_three_hundred_costs_one_write() {
+    const HOSTS: usize = 300;
+    let hub = Hub::start("pools-many", 1).await;
+    hub.create(config_map("one")).await;
+    hub.create(pool(json!({"config": [{"name": "config"}]}))).await;
+    for number in 0..HOSTS {
+        hub.create(json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Host", "metadata": {"name": format!("w{number}"), "namespace": "site"},
+            "spec": {"pool": "edge", "macAddress": format!("52:54:00:00:{:02x}:{:02x}", number >> 8, number & 0xff)}}))
+        .await;
+    }
+    let before = hub.until("overlay", "an overlay for each", |found| found.len() == HOSTS).await;
+    hub.patch("Host", "w7", json!({"spec": {"hostname": "seven"}})).await;
+    let id = |found: &[DynamicObject]| {
+        found
+            .iter()
+            .find(|secret| secret.metadata.name.as_deref() == Some("overlay-w7"))
+            .map(|secret| data(secret, "id"))
+    };
+    let old = id(&before);
+    let after = hub.until("overlay", "the overlay of w7", |found| id(found) != old).await;
+    let revisions = |found: &[DynamicObject]| -> HashSet<String> {
+        found.iter().filter_map(|secret| secret.metadata.resource_version.clone()).collect()
+    };
+    assert_eq!(revisions(&after).difference(&revisions(&before)).count(), 1);
+    assert_eq!((hub.secrets("payload").await.len(), hub.secrets("pool-token").await.len()), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn contents_of_a_secret_change_the_payload_and_a_pool_keeps_its_last_good_one() {
     let hub = Hub::start("pools-secret", 1).await;
     let base = |text: &str| {

@@ -86,8 +86,8 @@ mod tests {
         let config = serde_json::json!({"ignition": {"version": "3.2.0"}, "storage": {"files": [
             {"path": "/etc/NetworkManager/system-connections/eth0.nmconnection", "mode": 384, "contents": {"source": keyfile}},
             {"path": "/etc/NetworkManager/system-connections/far.nmconnection", "contents": {"source": "https://x.lab/far"}},
-            {"path": "/etc/hostname", "contents": {"source": "data:,pool"}},
-            {"path": "/etc/motd", "contents": {"source": "data:,hello"}}]}});
+            {"path": "/etc/motd", "contents": {"source": "data:,hello"}}],
+            "links": [{"path": "/etc/hostname", "target": "/etc/pool"}, {"path": "/etc/l", "target": "/etc/motd"}]}});
         let base = config.to_string();
         let base = crate::payload::Base { what: "base", bytes: base.as_bytes() };
         render_pool(Some(base), &render_part("p", &[], &[])).unwrap()
@@ -112,6 +112,7 @@ mod tests {
             paths(&bare["storage"]["files"]),
             ["/etc/NetworkManager/system-connections/far.nmconnection", "/etc/motd"]
         );
+        assert_eq!(paths(&bare["storage"]["links"]), ["/etc/l"]);
         let own: Value = serde_json::from_str(&overlay.files).unwrap();
         assert_eq!(
             paths(&own),

@@ -12,6 +12,7 @@ use super::output::{Failure, complain};
 use super::report;
 use crate::hub::definitions::Policy;
 use crate::hub::node::listener::ListenError;
+use crate::hub::pools::Endpoint;
 use crate::hub::{self, HubError};
 use config::{Layer, Settled};
 
@@ -31,6 +32,13 @@ pub struct ServeArgs {
     /// Address and port for machines only: /ignition, /config/POOL and health, nothing else [KILN_NODE_LISTEN, nodeListen]
     #[arg(long, value_name = "ADDR:PORT")]
     node_listen: Option<String>,
+    /// Where machines reach the hub, for the user-data of pools; a load balancer in front of replicas, say
+    /// [KILN_NODE_URL, nodeUrl; --node-listen or --listen with the first --tls-name]
+    #[arg(long, value_name = "URL")]
+    node_url: Option<String>,
+    /// Authorities (PEM) machines trust there [KILN_NODE_CA, nodeCa; the hub's own]
+    #[arg(long, value_name = "FILE")]
+    node_ca: Option<PathBuf>,
     /// Certificate chain (PEM) that machines are shown on --node-listen; read anew when it changes. Without it the hub's own
     /// authority signs one [KILN_TLS_CERTIFICATE, tlsCertificate]
     #[arg(long, value_name = "FILE")]
@@ -86,7 +94,11 @@ pub fn run(args: &ServeArgs) -> Result<Outcome, Failure> {
         let node =
             config::parse_node_listen(args.node_listen.clone(), args.tls_certificate.clone(), args.tls_key.clone());
         let node = node.map_err(|why| Failure::refused(anyhow!(why)))?;
-        return kubernetes::run(args.kubeconfig.as_deref(), args.log.as_deref(), node.as_ref());
+        let url = args.node_url.clone().map(config::parse_node_url).transpose();
+        let url = url.map_err(|why| Failure::refused(anyhow!(why)))?;
+        let endpoint = url.map(|url| Endpoint::read(url, args.node_ca.as_deref())).transpose();
+        let endpoint = endpoint.context("cannot read the authorities of --node-ca").map_err(Failure::refused)?;
+        return kubernetes::run(args.kubeconfig.as_deref(), args.log.as_deref(), node.as_ref(), endpoint);
     }
     let Some(Settled { hub: mut config, log }) = settle(args)? else { return Ok(Outcome::Refused) };
     config.install_definitions = args.install_crds.unwrap_or(config.install_definitions);
@@ -124,6 +136,8 @@ fn settle(args: &ServeArgs) -> Result<Option<Settled>, Failure> {
         data_dir: args.data_dir.clone(),
         listen: args.listen.clone(),
         node_listen: args.node_listen.clone(),
+        node_url: args.node_url.clone(),
+        node_ca: args.node_ca.clone(),
         tls_certificate: args.tls_certificate.clone(),
         tls_key: args.tls_key.clone(),
         tls_names: Some(args.tls_name.clone()).filter(|names| !names.is_empty()),

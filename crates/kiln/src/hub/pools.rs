@@ -16,6 +16,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
+use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -59,6 +61,13 @@ pub struct Endpoint {
     pub url: String,
     /// PEM of the authorities that sign its certificate.
     pub authorities: Option<Vec<u8>>,
+}
+
+impl Endpoint {
+    /// The endpoint at this URL, with the authorities in a PEM file; without one, machines trust what they trust anyway.
+    pub fn read(url: String, authorities: Option<&Path>) -> io::Result<Endpoint> {
+        Ok(Endpoint { url, authorities: authorities.map(std::fs::read).transpose()? })
+    }
 }
 
 /// What the controller of pools is told, and what it must not find out itself.

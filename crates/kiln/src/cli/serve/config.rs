@@ -28,6 +28,10 @@ pub struct Layer {
     pub listen: Option<String>,
     /// Address and port for machines only.
     pub node_listen: Option<String>,
+    /// Where machines reach the hub.
+    pub node_url: Option<String>,
+    /// Authorities that sign what machines are shown there.
+    pub node_ca: Option<PathBuf>,
     /// Certificate machines are shown.
     pub tls_certificate: Option<PathBuf>,
     /// Its key.
@@ -90,6 +94,8 @@ impl Layer {
             data_dir: path("KILN_DATA_DIR"),
             listen: text("KILN_LISTEN"),
             node_listen: text("KILN_NODE_LISTEN"),
+            node_url: text("KILN_NODE_URL"),
+            node_ca: path("KILN_NODE_CA"),
             tls_certificate: path("KILN_TLS_CERTIFICATE"),
             tls_key: path("KILN_TLS_KEY"),
             tls_names: text("KILN_TLS_NAMES").map(|names| {
@@ -117,6 +123,8 @@ impl Layer {
             data_dir: self.data_dir.or(below.data_dir),
             listen: self.listen.or(below.listen),
             node_listen: self.node_listen.or(below.node_listen),
+            node_url: self.node_url.or(below.node_url),
+            node_ca: self.node_ca.or(below.node_ca),
             tls_certificate: self.tls_certificate.or(below.tls_certificate),
             tls_key: self.tls_key.or(below.tls_key),
             tls_names: self.tls_names.or(below.tls_names),
@@ -145,6 +153,7 @@ impl Layer {
             .parse()
             .map_err(|_| format!("listen: {listen:?} is not an address and a port, such as 127.0.0.1:6443"))?;
         let node = parse_node_listen(self.node_listen, self.tls_certificate, self.tls_key)?;
+        let node_url = self.node_url.map(parse_node_url).transpose()?;
         let unlock = choose("encryption", self.encryption_key_file, self.encryption_passphrase_file, true)?;
         let previous = choose("previous", self.previous_key_file, self.previous_passphrase_file, false)?;
         let audit = AuditLimits::default();
@@ -167,6 +176,8 @@ impl Layer {
                 data_dir,
                 listen,
                 node,
+                node_url,
+                node_ca: self.node_ca,
                 tls_names: self.tls_names.unwrap_or_default(),
                 unlock,
                 previous,
@@ -176,6 +187,18 @@ impl Layer {
             },
             log,
         })
+    }
+}
+
+/// Where machines reach the hub: an https URL without a path.
+pub fn parse_node_url(url: String) -> Result<String, String> {
+    let trimmed = url.trim_end_matches('/');
+    let host = trimmed.strip_prefix("https://").filter(|host| !host.is_empty() && !host.contains(['/', '?', '#', '@']));
+    match host {
+        Some(_) => Ok(trimmed.to_owned()),
+        None => {
+            Err(format!("nodeUrl: {url:?} is not an https URL without a path, such as https://hub.example.org:8443"))
+        }
     }
 }
 
@@ -258,6 +281,10 @@ mod tests {
             (
                 Layer { node_listen: Some("8443".into()), ..layer("/d", None) },
                 "nodeListen: \"8443\" is not an address and a port, such as 0.0.0.0:8443",
+            ),
+            (
+                Layer { node_url: Some("http://hub.lab".into()), ..layer("/d", None) },
+                "nodeUrl: \"http://hub.lab\" is not an https URL without a path, such as https://hub.example.org:8443",
             ),
             (
                 Layer { tls_certificate: Some("/c".into()), ..layer("/d", None) },

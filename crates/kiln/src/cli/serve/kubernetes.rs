@@ -19,22 +19,31 @@ use crate::cli::output::{Failure, complain};
 use crate::hub::controllers;
 use crate::hub::node::listener::{NodeListen, NodeListener, connection_limits};
 use crate::hub::node::{NodeEndpoint, NodeLimits, node_router};
-use crate::hub::pools::Settings;
+use crate::hub::pools::{Endpoint, Settings};
 
 /// How long requests of machines may take after it was asked to stop.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
 /// Runs until SIGTERM or SIGINT; then the Lease is let go, so that the next replica need not wait.
-pub fn run(kubeconfig: Option<&Path>, log: Option<&str>, node: Option<&NodeListen>) -> Result<Outcome, Failure> {
+pub fn run(
+    kubeconfig: Option<&Path>,
+    log: Option<&str>,
+    node: Option<&NodeListen>,
+    endpoint: Option<Endpoint>,
+) -> Result<Outcome, Failure> {
     let level = log.unwrap_or("info").parse::<tracing::Level>();
     let level = level.map_err(|_| Failure::refused(anyhow!("--log takes error, warn, info, debug or trace")))?;
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).with_max_level(level).init();
-    tokio::runtime::Runtime::new()?.block_on(serve(kubeconfig, node))?;
+    tokio::runtime::Runtime::new()?.block_on(serve(kubeconfig, node, endpoint))?;
     complain("kiln stopped\n");
     Ok(Outcome::Done)
 }
 
-async fn serve(kubeconfig: Option<&Path>, node: Option<&NodeListen>) -> Result<(), Failure> {
+async fn serve(
+    kubeconfig: Option<&Path>,
+    node: Option<&NodeListen>,
+    endpoint: Option<Endpoint>,
+) -> Result<(), Failure> {
     let client = client(kubeconfig).await.map_err(Failure::Refused)?;
     let identity = identity();
     let mut terminated = signal(SignalKind::terminate())?;
@@ -49,7 +58,8 @@ async fn serve(kubeconfig: Option<&Path>, node: Option<&NodeListen>) -> Result<(
         Some(listen) => Some(serve_nodes(client.clone(), listen, &stopping).await?),
         None => None,
     };
-    let mut elected = pin!(controllers::run_elected(client, &identity, Settings::default(), stopping));
+    let pools = Settings { endpoint, ..Settings::default() };
+    let mut elected = pin!(controllers::run_elected(client, &identity, pools, stopping));
     tokio::select! {
         () = &mut elected => return Err(Failure::Failed(anyhow!("the controllers ended by themselves; the log says why"))),
         _ = terminated.recv() => {}
