@@ -147,7 +147,7 @@ impl Machine {
     fn has_booted(&self, host: Option<&str>) {
         assert_eq!(self.file("/etc/pool"), "pool");
         if let Some(host) = host {
-            assert_eq!(self.file("/etc/hostname"), host);
+            assert_eq!(self.file("/etc/hostname").trim_end(), host);
             let keyfile = self.folder.join("root/etc/NetworkManager/system-connections/eth0.nmconnection");
             assert_eq!(std::fs::metadata(keyfile).unwrap().permissions().mode() & 0o777, 0o600);
         }
@@ -249,6 +249,61 @@ async fn ignition_reads_a_config_in_gzip() {
     reference["compression"] = "gzip".into();
     reference["httpHeaders"].as_array_mut().unwrap().push(json!({"name": "Accept-Encoding", "value": "gzip"}));
     Machine::new("node-gzip-machine", &pointer).boots(Some("w0"));
+}
+
+/// The pool's config tweaks networking too, which on stock CoreOS would throw the host's own network away.
+const TWEAKING_POOL: &str = r#"
+apiVersion: machineconfiguration.openshift.io/v1
+kind: MachineConfig
+metadata: {name: 50-pool, labels: {machineconfiguration.openshift.io/role: worker}}
+spec:
+  config:
+    ignition: {version: 3.2.0}
+    storage:
+      files:
+      - {path: /etc/pool, mode: 420, contents: {source: "data:,pool"}}
+      - path: /etc/NetworkManager/system-connections/dummy0.nmconnection
+        mode: 384
+        contents: {source: "data:,%5Bconnection%5D%0Aid%3Ddummy0%0Atype%3Ddummy%0Ainterface-name%3Ddummy0%0A"}
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_declared_host_boots_by_the_pointer_printed_for_it_and_has_the_network_it_declares() {
+    if is_missing("a_declared_host_boots_by_the_pointer_printed_for_it_and_has_the_network_it_declares") {
+        return;
+    }
+    let folder = TempDir::new("node-declared");
+    let hub = Hub::start(&folder.join("hub"), "127.0.0.1:0", &[]);
+    let client = hub.client().await;
+    create(&client, "Namespace", json!({"metadata": {"name": NAMESPACE}})).await;
+    create(&client, "ConfigMap", json!({"metadata": {"name": "config"}, "data": {"config": TWEAKING_POOL}})).await;
+    create(&client, "Pool", json!({"metadata": {"name": "worker"}, "spec": {"config": [{"name": "config"}]}})).await;
+    let network = json!({"interfaces": [{"name": "eth0", "type": "ethernet", "state": "up", "ipv4": {"enabled": true,
+        "address": [{"ip": "192.0.2.10", "prefix-length": 24}]}}]});
+    let host = json!({"metadata": {"name": "w0"}, "spec": {"pool": "worker", "macAddress": "52:54:00:00:00:01",
+        "nics": [{"name": "eth0", "macAddress": "52:54:00:00:00:01"}], "network": network}});
+    create(&client, "Host", host).await;
+    let pointer = folder.join("w0.ign");
+    let output = Command::new(env!("CARGO_BIN_EXE_kiln"))
+        .args(["ignition", "pointer", "--host", "site/w0", "--endpoint", &format!("https://{}", hub.node), "--out"])
+        .arg(&pointer)
+        .arg("--data-dir")
+        .arg(&hub.data)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let pointer: Value = serde_json::from_slice(&std::fs::read(pointer).unwrap()).unwrap();
+    let machine = Machine::new("node-declared-machine", &pointer);
+    // If the hub is still composing, Ignition waits for it.
+    machine.boots(Some("w0"));
+    let profile = machine.file("/etc/NetworkManager/system-connections/eth0.nmconnection");
+    assert!(profile.contains("address0=192.0.2.10/24") || profile.contains("address1=192.0.2.10/24"), "{profile}");
+    let dummy = machine.file("/etc/NetworkManager/system-connections/dummy0.nmconnection");
+    assert!(dummy.contains("interface-name=dummy0"), "{dummy}");
+    until("the timeline", async || {
+        api(&client, "Host").get("w0").await.unwrap().data["status"]["stage"] == "IgnitionFetched"
+    })
+    .await;
 }
 
 /// curl as a machine: exit code and what it printed.
