@@ -78,6 +78,8 @@ pub struct Provision {
     pub hosts: Vec<HostProvision>,
     /// Hosts of these pools, by namespace and name, whose overlay cannot be made: what is stored stays.
     pub waiting: HashSet<(String, String)>,
+    /// Hosts of pools that nobody declares: namespace and name, and the pool they say they are in.
+    pub elsewhere: HashMap<(String, String), String>,
     groups: HashMap<Digest, Arc<Group>>,
 }
 
@@ -231,14 +233,18 @@ impl<'w, 'i> Work<'w, 'i> {
             by_name.entry((pool.meta.id.namespace.as_str(), pool.meta.id.name.as_str())).or_insert(pool);
         }
         let pools = declared.iter().map(|pool| self.pool(pool)).collect();
-        let (mut hosts, mut waiting) = (Vec::new(), HashSet::new());
+        let (mut hosts, mut waiting, mut elsewhere) = (Vec::new(), HashSet::new(), HashMap::new());
         for view in &self.context.hosts {
             let namespace = view.host.meta.id.namespace.as_str();
             let pool = by_name.get(&(namespace, view.pool)).or_else(|| by_name.get(&("", view.pool)));
-            let Some(pool) = pool else { continue };
+            let place = (namespace.to_owned(), view.host.meta.id.name.clone());
+            let Some(pool) = pool else {
+                elsewhere.insert(place, view.pool.to_owned());
+                continue;
+            };
             match self.host(view, pool) {
                 Some(host) => hosts.push(host),
-                None => drop(waiting.insert((namespace.to_owned(), view.host.meta.id.name.clone()))),
+                None => drop(waiting.insert(place)),
             }
         }
         let Work { mut groups, payloads, .. } = self;
@@ -250,7 +256,7 @@ impl<'w, 'i> Work<'w, 'i> {
                 *group = Arc::new(Group { pool: group.pool.clone(), packed: None });
             }
         }
-        Provision { pools, payloads: payloads.into_values().collect(), hosts, waiting, groups }
+        Provision { pools, payloads: payloads.into_values().collect(), hosts, waiting, elsewhere, groups }
     }
 
     fn pool(&mut self, pool: &'w Pool) -> PoolProvision {

@@ -3,9 +3,11 @@
 //! | Secret | made | changed | removed |
 //! |---|---|---|---|
 //! | payload | when a pool or a host wants it | never: other inputs, other name | when nobody wants it and nothing stored names it |
-//! | overlay | for each host of a pool | when its digest differs | when the host is gone or in no declared pool |
-//! | pool token | for the present config | rotated; its end is set when the config changes | after its end, and with the pool |
-//! | user-data | from the token that is stored | when the token was rotated | when its config is outdated, and with the pool |
+//! | overlay | for each host of a pool, after its payload | when its digest differs | when the host went to a pool nobody declares |
+//! | pool token | for the present config, after its payload | rotated; its end is set when the config changes | after its end |
+//! | user-data | from the token that is stored | when the token was rotated | when its config is outdated |
+//!
+//! Each is owned by its pool or its host and goes with it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -135,6 +137,10 @@ impl<'a> Work<'a> {
                 self.planned.look_again = true;
                 continue;
             };
+            // First what it leads to.
+            if self.situation.held.get(&host.host.namespace, &host.payload).is_none() {
+                continue;
+            }
             let Some(owner) = self.owner(&host_object(host)) else { continue };
             match held {
                 None => {
@@ -275,24 +281,29 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Removes what nobody needs.
+    /// Removes what nobody needs. What lost its pool or its host is the garbage collector's: a kind that cannot be read for a
+    /// while must not look like one whose objects are gone.
     fn sweep(&mut self) {
         let Situation { provision, held, .. } = self.situation;
-        let mut pools: HashMap<(&str, String), Vec<&PoolProvision>> = HashMap::new();
-        for pool in &provision.pools {
-            pools.entry((pool.namespace.as_str(), label(&pool.name))).or_default().push(pool);
-        }
-        let failing: HashSet<String> =
-            provision.pools.iter().filter(|pool| pool.config.is_err()).map(|pool| label(&pool.name)).collect();
+        let rendered = |pool: &&PoolProvision| pool.config.is_ok();
+        let labels = |pools: &mut dyn Iterator<Item = &PoolProvision>| -> HashSet<String> {
+            pools.map(|pool| label(&pool.name)).collect()
+        };
+        let good = labels(&mut provision.pools.iter().filter(rendered));
+        let failing = labels(&mut provision.pools.iter().filter(|pool| !rendered(pool)));
         let wanted: HashSet<(&str, &str)> =
             provision.payloads.iter().map(|payload| (payload.namespace.as_str(), payload.name.as_str())).collect();
-        let hosts: HashSet<(&str, String)> = provision
-            .hosts
+        let user_data: HashSet<(&str, String)> = provision
+            .pools
             .iter()
-            .map(|host| (host.host.namespace.as_str(), names::overlay(&host.host.name)))
+            .filter_map(|pool| Some((pool, pool.config.as_ref().ok()?)))
+            .map(|(pool, config)| (pool.namespace.as_str(), names::user_data(&pool.name, &config.hash)))
             .collect();
-        let waiting: HashSet<(&str, String)> =
-            provision.waiting.iter().map(|(namespace, name)| (namespace.as_str(), names::overlay(name))).collect();
+        let elsewhere: HashMap<(&str, String), String> = provision
+            .elsewhere
+            .iter()
+            .map(|((namespace, name), pool)| ((namespace.as_str(), names::overlay(name)), label(pool)))
+            .collect();
         let named: HashSet<(&str, &str)> = held
             .iter()
             .filter_map(|((namespace, _), secret)| match &secret.what {
@@ -302,38 +313,23 @@ impl<'a> Work<'a> {
             })
             .collect();
         for ((namespace, name), secret) in held.iter() {
-            let of_pool = pools.get(&(namespace.as_str(), secret.pool.clone()));
+            let of_good_pool = good.contains(&secret.pool) && !failing.contains(&secret.pool);
             let useless = match &secret.what {
                 What::Payload => {
                     let place = (namespace.as_str(), name.as_str());
-                    !wanted.contains(&place) && !named.contains(&place) && !failing.contains(&secret.pool)
+                    of_good_pool && !wanted.contains(&place) && !named.contains(&place)
                 }
-                What::Overlay { .. } => {
-                    let place = (namespace.as_str(), name.clone());
-                    !hosts.contains(&place) && !waiting.contains(&place)
-                }
-                What::PoolToken(_) => of_pool.is_none() && !self.pool_exists(namespace, &secret.pool),
-                What::UserData { .. } => match of_pool {
-                    None => !self.pool_exists(namespace, &secret.pool),
-                    Some(pools) => !pools.iter().any(|pool| match &pool.config {
-                        Ok(config) => names::user_data(&pool.name, &config.hash) == *name,
-                        Err(_) => true,
-                    }),
-                },
-                What::Other => false,
+                // It went to a pool of another name, or its payload went with the pool.
+                What::Overlay { payload, .. } => elsewhere
+                    .get(&(namespace.as_str(), name.clone()))
+                    .is_some_and(|pool| held.get(namespace, payload).is_none_or(|payload| payload.pool != *pool)),
+                What::UserData { .. } => of_good_pool && !user_data.contains(&(namespace.as_str(), name.clone())),
+                What::PoolToken(_) | What::Other => false,
             };
             if useless {
                 self.delete(namespace, name, secret);
             }
         }
-    }
-
-    /// Whether the object is there though it says nothing now: its tokens are not thrown away for a slip.
-    fn pool_exists(&self, namespace: &str, pool: &str) -> bool {
-        ["Pool", "NodePool", "MachineConfigPool"].iter().any(|kind| {
-            let in_kind = if *kind == "MachineConfigPool" { "" } else { namespace };
-            self.situation.cache.get(kind, in_kind, pool).is_some_and(|item| !item.deleting)
-        })
     }
 }
 

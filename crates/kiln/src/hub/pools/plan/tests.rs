@@ -108,6 +108,19 @@ impl Site {
         count
     }
 
+    /// Takes an object away, and as the garbage collector does, what it owns.
+    fn remove(&mut self, kind: &str, name: &str) {
+        self.cache.remove(kinds::find(kind).unwrap(), "site", name);
+        let uid = format!("uid-{name}");
+        let owned = |secret: &Value| secret["metadata"]["ownerReferences"][0]["uid"] == uid.as_str();
+        let gone: Vec<_> =
+            self.secrets.iter().filter(|(_, secret)| owned(secret)).map(|(place, _)| place.clone()).collect();
+        for place in gone {
+            self.held.remove(&place.0, &place.1);
+            self.secrets.remove(&place);
+        }
+    }
+
     /// Looks and writes until nothing is left to do.
     fn settle(&mut self) {
         for _ in 0..10 {
@@ -320,12 +333,37 @@ fn contents_of_a_secret_change_the_payload_and_a_broken_one_changes_nothing() {
 fn everything_goes_with_the_pool_and_an_overlay_with_its_host() {
     let mut site = edge();
     site.settle();
-    site.cache.remove(kinds::find("Host").unwrap(), "site", "w1");
+    site.remove("Host", "w1");
     site.settle();
     assert_eq!(site.of("overlay").len(), 1);
-    site.cache.remove(kinds::find("Pool").unwrap(), "site", "edge");
+    site.remove("Pool", "edge");
     site.settle();
     assert!(site.secrets.is_empty(), "{:?}", site.secrets.keys());
+}
+
+#[test]
+fn a_kind_that_cannot_be_read_costs_nobody_its_config() {
+    let mut site = edge();
+    site.settle();
+    let before = site.secrets.clone();
+    // Forbidden looks like absent, but the garbage collector takes nothing.
+    site.cache.remove(kinds::find("Pool").unwrap(), "site", "edge");
+    site.settle();
+    assert_eq!(site.secrets, before);
+    site.cache.remove(kinds::find("Host").unwrap(), "site", "w0");
+    site.settle();
+    assert_eq!(site.secrets, before);
+}
+
+#[test]
+fn a_host_that_goes_to_a_pool_nobody_declares_loses_its_overlay() {
+    let mut site = edge();
+    site.settle();
+    let mut moved = host("w0");
+    moved["spec"]["pool"] = json!("other");
+    site.apply(&moved);
+    site.settle();
+    assert_eq!(site.of("overlay").len(), 1);
 }
 
 #[test]
