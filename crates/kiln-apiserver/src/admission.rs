@@ -81,3 +81,126 @@ impl Server {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::Tokens;
+    use crate::server::{CreateRequest, Limits, Outcome, PatchBody, UpdateRequest, system_context};
+    use crate::testing::TempDir;
+
+    /// Refuses what says so, warns as often as it says, and remembers what it was asked.
+    #[derive(Debug, Default)]
+    struct Judge(Mutex<Vec<String>>);
+
+    impl Admission for Judge {
+        fn review(&self, review: &Review<'_>) -> Verdict {
+            let old = review.before.map_or("none".into(), |before| before["data"].to_string());
+            let asked = format!("{} {} {old} {}", review.resource.kind, review.user, review.object["data"]);
+            self.0.lock().unwrap().push(asked);
+            let warnings = review.object["data"]["warnings"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
+            let refuses = review.object["data"]["refuse"] == "yes";
+            Verdict {
+                causes: refuses
+                    .then(|| Cause::invalid("data.refuse", &"yes".into(), "as it says"))
+                    .into_iter()
+                    .collect(),
+                warnings: (0..warnings).map(|number| format!("warning {number}")).collect(),
+            }
+        }
+    }
+
+    struct Judged {
+        server: Arc<Server>,
+        judge: Arc<Judge>,
+        _folder: TempDir,
+    }
+
+    impl Judged {
+        async fn start() -> Judged {
+            let folder = TempDir::new("admission");
+            let server = Server::open(folder.path(), Tokens::default(), Limits::default()).await.unwrap();
+            let judge = Arc::new(Judge::default());
+            assert!(server.judge_with(Arc::clone(&judge) as Arc<dyn Admission>));
+            assert!(!server.judge_with(Arc::new(Judge::default())), "the first one stays");
+            Judged { server, judge, _folder: folder }
+        }
+
+        async fn create(&self, name: &str, data: Value, dry_run: bool) -> Result<Outcome, ApiError> {
+            let registry = self.server.registry();
+            let resource = registry.find("", "v1", "configmaps").unwrap();
+            let body = json!({"metadata": {"name": name}, "data": data});
+            let context = system_context();
+            self.server.create(CreateRequest { resource, namespace: "default", body, dry_run, context }).await
+        }
+
+        async fn patch(&self, name: &str, patch: Value, dry_run: bool) -> Result<Outcome, ApiError> {
+            let registry = self.server.registry();
+            let resource = registry.find("", "v1", "configmaps").unwrap();
+            let request = UpdateRequest {
+                resource,
+                namespace: "default",
+                name,
+                part: Part::Main,
+                dry_run,
+                context: system_context(),
+            };
+            self.server.patch(request, PatchBody::Merge(patch)).await
+        }
+
+        fn asked(&self) -> Vec<String> {
+            std::mem::take(&mut *self.judge.0.lock().unwrap())
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_refused_is_not_stored_and_says_where_and_why() {
+        let judged = Judged::start().await;
+        let refused = judged.create("no", json!({"refuse": "yes"}), false).await.unwrap_err();
+        assert_eq!((refused.code, refused.reason), (422, "Invalid"));
+        assert_eq!(refused.message, "ConfigMap \"no\" is invalid: data.refuse: Invalid value: \"yes\": as it says");
+        assert_eq!(refused.details.causes[0].field, "data.refuse");
+        assert_eq!(judged.asked(), ["ConfigMap system:apiserver none {\"refuse\":\"yes\"}"]);
+        assert_eq!(judged.patch("no", json!({}), false).await.unwrap_err().code, 404, "it was not stored");
+    }
+
+    #[tokio::test]
+    async fn nobody_is_asked_about_a_change_of_nothing_unless_it_is_a_dry_run() {
+        let judged = Judged::start().await;
+        judged.create("a", json!({"k": "1"}), false).await.unwrap();
+        judged.asked();
+        judged.patch("a", json!({"data": {"k": "1"}}), false).await.unwrap();
+        assert_eq!(judged.asked(), [] as [String; 0]);
+        judged.patch("a", json!({"data": {"k": "1"}}), true).await.unwrap();
+        judged.patch("a", json!({"data": {"k": "2"}}), false).await.unwrap();
+        let [dry, real] = judged.asked().try_into().unwrap();
+        assert_eq!(dry, "ConfigMap system:apiserver {\"k\":\"1\"} {\"k\":\"1\"}");
+        assert_eq!(real, "ConfigMap system:apiserver {\"k\":\"1\"} {\"k\":\"2\"}");
+    }
+
+    #[tokio::test]
+    async fn nobody_is_asked_about_what_is_on_its_way_out() {
+        let judged = Judged::start().await;
+        judged.create("a", json!({}), false).await.unwrap();
+        judged.patch("a", json!({"metadata": {"finalizers": ["example.org/f"]}}), false).await.unwrap();
+        let registry = judged.server.registry();
+        let resource = registry.find("", "v1", "configmaps").unwrap();
+        judged.server.delete(resource, "default", "a", &crate::server::DeleteOptions::default()).await.unwrap();
+        judged.asked();
+        judged.patch("a", json!({"data": {"refuse": "yes"}}), false).await.unwrap();
+        assert_eq!(judged.asked(), [] as [String; 0]);
+    }
+
+    #[tokio::test]
+    async fn warnings_are_given_up_to_a_bound() {
+        let judged = Judged::start().await;
+        let few = judged.create("few", json!({"warnings": "2"}), false).await.unwrap();
+        assert_eq!(few.warnings, ["warning 0", "warning 1"]);
+        let many = judged.create("many", json!({"warnings": "40"}), true).await.unwrap();
+        assert_eq!((many.warnings.len(), many.warnings.last().map(String::as_str)), (33, Some("and 8 more")));
+    }
+}

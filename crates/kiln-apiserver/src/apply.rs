@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::change::{Part, WriteContext};
-use crate::error::Cause;
 use crate::field_set::{FieldSet, render_path};
 use crate::field_walk::{compare, fields_of, merge, take_out, with_named_parents};
 use crate::managed_fields::{
@@ -114,9 +113,7 @@ pub fn plan_apply(
 
 /// A value of a wrong type cannot be merged: it is refused before anything is taken away for it.
 fn refuse_wrong_types(schema: &Schema, wanted: &Value) -> Result<(), ApplyError> {
-    // Null is not a value of any type: it is dropped.
-    let is_wrong = |cause: &Cause| cause.reason == "FieldValueTypeInvalid" && !cause.message.contains("\"null\"");
-    match schema.validate(wanted, None).into_iter().find(is_wrong) {
+    match schema.wrong_type(wanted) {
         Some(cause) => Err(ApplyError::Malformed(format!("{}: {}", cause.field, cause.message))),
         None => Ok(()),
     }

@@ -67,7 +67,12 @@ pub struct Settings {
     pub secrecy: Option<Secrecy>,
     /// Where writes are told.
     pub audit: Option<AuditLog>,
+    /// How YAML in bodies is read; without, only the part of it that is JSON. It must be bounded in time and memory.
+    pub yaml: Option<YamlReader>,
 }
+
+/// Reads the one document of a text, or says why it cannot.
+pub type YamlReader = fn(&str) -> Result<serde_json::Value, String>;
 
 /// What the pipeline keeps.
 #[derive(Debug)]

@@ -17,11 +17,12 @@ use crate::error::ApiError;
 use crate::guard::{Peer, Record};
 use crate::health::{self, Probe};
 use crate::identity::Identity;
+use crate::openapi_v2::protobuf;
 use crate::policy::{Attributes, Condition, Target, Verdict};
 use crate::request::{Form, ObjectPath, Query, Route, parse_accept, parse_path};
 use crate::selector::FieldSelector;
 use crate::server::Server;
-use crate::{discovery, openapi, reviews};
+use crate::{discovery, openapi, openapi_v2, reviews};
 use answer::Answer;
 
 mod answer;
@@ -88,7 +89,21 @@ async fn answer(
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return Err(ApiError::method_not_allowed());
     }
+    if route == Route::OpenApiV2 {
+        return answer_openapi_v2(server, header(request.headers(), &ACCEPT));
+    }
     answer_path(server, route, form?)
+}
+
+/// As protobuf for whoever asks for that, and as JSON for everybody else.
+fn answer_openapi_v2(server: &Server, accept: &str) -> Result<Answer, ApiError> {
+    let document = openapi_v2::document(&server.registry());
+    let mut choices = accept.split(',').map(|choice| choice.split(';').next().unwrap_or_default().trim());
+    if choices.any(|media| [protobuf::MEDIA_TYPE, protobuf::OLD_MEDIA_TYPE].contains(&media)) {
+        // Never the old name: the clients that ask for it cannot read it in an answer.
+        return Ok(Answer::bytes_as(protobuf::encode(&document).into(), protobuf::MEDIA_TYPE));
+    }
+    parse_accept(accept).map(|_| Answer::json(200, &document))
 }
 
 fn answer_path(server: &Server, route: Route, form: Form) -> Result<Answer, ApiError> {
@@ -112,9 +127,9 @@ fn answer_path(server: &Server, route: Route, form: Form) -> Result<Answer, ApiE
         }
         (Route::Version, _) => version(),
         (Route::Metrics, _) => return Ok(Answer::text(200, server.render_metrics())),
-        (Route::Index, _) => json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3",
-            "/readyz", "/version"]}),
-        (Route::Health | Route::Objects(_), _) => return Err(ApiError::no_such_path()),
+        (Route::Index, _) => json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2",
+            "/openapi/v3", "/readyz", "/version"]}),
+        (Route::Health | Route::OpenApiV2 | Route::Objects(_), _) => return Err(ApiError::no_such_path()),
     };
     Ok(Answer::json(200, &value))
 }

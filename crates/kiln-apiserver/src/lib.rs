@@ -28,6 +28,7 @@ mod metadata;
 pub mod metrics;
 pub mod names;
 pub mod openapi;
+pub mod openapi_v2;
 pub mod patch;
 pub mod policy;
 pub mod protobuf;

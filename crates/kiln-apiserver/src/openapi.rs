@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::registry::Registry;
 use crate::resource::Resource;
 
-const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+pub(crate) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// `/openapi/v3`: the documents and where they are. The hash lets clients keep what has not changed.
 pub fn index(registry: &Registry) -> Value {
@@ -87,7 +87,7 @@ fn insert_paths(resource: &Resource, paths: &mut Map<String, Value>) {
 }
 
 /// `org.example.v1.Widget`, `io.k8s.api.core.v1.ConfigMap`.
-fn schema_name(resource: &Resource) -> String {
+pub(crate) fn schema_name(resource: &Resource) -> String {
     let group = match resource.group.as_str() {
         "" => "io.k8s.api.core".to_owned(),
         group => group.split('.').rev().collect::<Vec<_>>().join("."),
@@ -124,7 +124,7 @@ fn schema(resource: &Resource) -> Value {
     schema
 }
 
-fn object_meta() -> Value {
+pub(crate) fn object_meta() -> Value {
     let text = |description: &str| json!({"type": "string", "description": description});
     let texts = |description: &str| {
         json!({"type": "object", "description": description,

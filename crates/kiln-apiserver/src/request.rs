@@ -25,6 +25,8 @@ pub enum Route {
     Group(String),
     /// `/api/v1` or `/apis/{group}/{version}`.
     Resources(String, String),
+    /// `/openapi/v2`.
+    OpenApiV2,
     /// `/openapi/v3`.
     OpenApiIndex,
     /// `/openapi/v3/…`, for group and version.
@@ -67,6 +69,7 @@ pub fn parse_path(path: &str) -> Option<Route> {
         ["apis", group] => Some(Route::Group((*group).into())),
         ["api", version] => Some(Route::Resources(String::new(), (*version).into())),
         ["apis", group, version] => Some(Route::Resources((*group).into(), (*version).into())),
+        ["openapi", "v2"] => Some(Route::OpenApiV2),
         ["openapi", "v3"] => Some(Route::OpenApiIndex),
         ["openapi", "v3", "api", version] => Some(Route::OpenApi(String::new(), (*version).into())),
         ["openapi", "v3", "apis", group, version] => Some(Route::OpenApi((*group).into(), (*version).into())),

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arc_swap::ArcSwap;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::admission::Admission;
 use crate::change::{Part, WriteContext};
 use crate::error::ApiError;
-use crate::guard::{Guard, GuardLimits, Settings};
+use crate::guard::{Guard, GuardLimits, Settings, YamlReader};
 use crate::health::{CheckResult, Probe};
 use crate::identity::{ADMINISTRATORS, Identity, IssuedToken, TokenRecord, Tokens, hash, make_token};
 use crate::metrics::{Metrics, Readings};
@@ -76,6 +76,9 @@ pub struct Server {
     pub(crate) guard: Guard,
     pub(crate) limits: Limits,
     admission: OnceLock<Arc<dyn Admission>>,
+    pub(crate) yaml: Option<YamlReader>,
+    /// One body of YAML at a time: what aliases make of it may be large.
+    pub(crate) yaml_turn: Semaphore,
     janitor: Notify,
     stopping: watch::Sender<bool>,
 }
@@ -111,7 +114,7 @@ impl Server {
 
     /// The same with everything that can be chosen.
     pub async fn open_with(folder: &Path, settings: Settings) -> Result<Arc<Server>, OpenError> {
-        let Settings { tokens, limits, policy, secrecy, audit } = settings;
+        let Settings { tokens, limits, policy, secrecy, audit, yaml } = settings;
         let (store, mut known) = Store::open_sealed(folder, limits.store, secrecy.as_ref())?;
         known.extend(tokens);
         let registry = Registry::of(&store.snapshot());
@@ -122,6 +125,8 @@ impl Server {
             guard: Guard::new(known, policy, audit, &limits),
             limits,
             admission: OnceLock::new(),
+            yaml,
+            yaml_turn: Semaphore::new(1),
             janitor: Notify::new(),
             stopping: watch::Sender::new(false),
         });

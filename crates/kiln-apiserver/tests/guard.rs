@@ -94,6 +94,7 @@ impl Api {
             policy: Policy::with(&[OWNERS]),
             secrecy: Some(Secrecy { collections: vec!["secrets".into()], unlock, previous: None }),
             audit: Some(audit),
+            yaml: None,
         };
         let server = Server::open_with(&folder, settings).await.unwrap();
         Api { router: router(Arc::clone(&server)), server, folder }
@@ -247,6 +248,40 @@ async fn every_write_and_every_denial_is_one_line_without_what_was_written() {
     }
     let id = answer.headers()["audit-id"].to_str().unwrap();
     assert!(text.lines().last().unwrap().contains(id), "the client's id finds the line");
+}
+
+#[tokio::test]
+async fn what_garbage_collection_does_is_told_under_a_name_of_its_own() {
+    let api = Api::start("audit-janitor", Limits::default()).await;
+    tokio::spawn(Arc::clone(&api.server).run_janitor());
+    let (_, owner) = api.call("admin", "POST", MAPS, json!({"metadata": {"name": "owner"}})).await;
+    let (_, other) = api.call("admin", "POST", MAPS, json!({"metadata": {"name": "other"}})).await;
+    let reference = |object: &Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": object["metadata"]["name"], "uid": object["metadata"]["uid"]});
+    let child = |name: &str, owners: Value| json!({"metadata": {"name": name, "ownerReferences": owners}});
+    api.call("admin", "POST", MAPS, child("child", json!([reference(&owner)]))).await;
+    api.call("admin", "POST", MAPS, child("shared", json!([reference(&owner), reference(&other)]))).await;
+    api.call("admin", "POST", "/api/v1/namespaces", json!({"metadata": {"name": "lab"}})).await;
+    api.call("admin", "POST", "/api/v1/namespaces/lab/configmaps", json!({"metadata": {"name": "inside"}})).await;
+    let asked = api.audit().len();
+    api.call("admin", "DELETE", &format!("{MAPS}/owner"), json!(null)).await;
+    api.call("admin", "DELETE", "/api/v1/namespaces/lab", json!(null)).await;
+    let expected = [
+        "admin delete configmaps default/owner 200",
+        "admin delete namespaces -/lab 200",
+        "system:kiln:garbage-collection delete configmaps default/child 200",
+        "system:kiln:garbage-collection delete configmaps lab/inside 200",
+        "system:kiln:garbage-collection update configmaps default/shared 200",
+        "system:kiln:garbage-collection update namespaces -/lab 200",
+    ];
+    for _ in 0..200 {
+        if api.audit().len() >= asked + expected.len() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let mut told = api.audit().split_off(asked);
+    told.sort();
+    assert_eq!(told, expected);
 }
 
 #[tokio::test]

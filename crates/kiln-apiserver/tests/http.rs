@@ -15,7 +15,9 @@ mod api;
 use api::{Api, CONFIG_MAPS, DEFINITIONS, WIDGETS, config_map, widget};
 use axum::body::Body;
 use axum::http::Request;
+use http_body_util::BodyExt;
 use kiln_apiserver::Limits;
+use kiln_apiserver::openapi_v2::protobuf::{MEDIA_TYPE, OLD_MEDIA_TYPE};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -280,6 +282,53 @@ async fn discovery_and_openapi_follow_the_definitions() {
     let schema = &document["components"]["schemas"]["org.example.v1.Widget"];
     assert_eq!(schema["x-kubernetes-group-version-kind"][0]["kind"], "Widget");
     assert!(document["paths"]["/apis/example.org/v1/namespaces/{namespace}/widgets/{name}"]["patch"].is_object());
+}
+
+#[tokio::test]
+async fn openapi_v2_comes_as_json_or_as_the_protobuf_go_clients_insist_on() {
+    let api = Api::start("openapi-v2").await;
+    api.define_widgets().await;
+    let (code, document) = api.get("/openapi/v2").await;
+    assert_eq!((code, document["swagger"].as_str()), (200, Some("2.0")));
+    assert_eq!(
+        document["definitions"]["org.example.v1.Widget"]["x-kubernetes-group-version-kind"][0]["kind"],
+        "Widget"
+    );
+    let path = &document["paths"]["/apis/example.org/v1/namespaces/{namespace}/widgets/{name}"];
+    assert_eq!(path["patch"]["parameters"][2]["name"], "fieldValidation");
+    for (accept, expected) in [
+        (MEDIA_TYPE, Some(MEDIA_TYPE)),
+        (OLD_MEDIA_TYPE, Some(MEDIA_TYPE)),
+        ("application/json;q=0.5, application/com.github.proto-openapi.spec.v2.v1.0+protobuf", Some(MEDIA_TYPE)),
+        ("*/*", Some("application/json")),
+        ("text/html", None),
+    ] {
+        let request = Request::get("/openapi/v2").header("authorization", "Bearer viewer").header("accept", accept);
+        let response = api.send(request.body(Body::empty()).unwrap()).await;
+        let kind = response.headers()["content-type"].to_str().unwrap().to_owned();
+        let expected = expected.map_or((406, "application/json"), |kind| (200, kind));
+        assert_eq!((response.status().as_u16(), kind.as_str()), expected, "{accept}");
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        assert!(!kind.ends_with("protobuf") || bytes.starts_with(b"\x0a\x032.0"), "{accept}");
+    }
+}
+
+#[tokio::test]
+async fn a_collection_goes_at_once_and_what_is_held_stays() {
+    let api = Api::start("collection").await;
+    for number in 0..300 {
+        let finalizers = if number == 7 { json!(["example.org/f"]) } else { json!([]) };
+        let metadata = json!({"name": format!("c{number:03}"), "labels": {"odd": (number % 2).to_string()}, "finalizers": finalizers});
+        assert_eq!(api.call("POST", CONFIG_MAPS, json!({"metadata": metadata})).await.0, 201);
+    }
+    let before = api.server.snapshot().revision;
+    let (code, list) = api.call("DELETE", &format!("{CONFIG_MAPS}?labelSelector=odd%3D1"), Value::Null).await;
+    assert_eq!((code, list["items"].as_array().unwrap().len()), (200, 150));
+    assert_eq!(api.server.snapshot().revision, before + 150, "each deletion has its revision");
+    let (_, left) = api.get(CONFIG_MAPS).await;
+    let left = left["items"].as_array().unwrap();
+    let held: Vec<&Value> = left.iter().filter(|item| !item["metadata"]["deletionTimestamp"].is_null()).collect();
+    assert_eq!((left.len(), held.len(), held[0]["metadata"]["name"].as_str()), (151, 1, Some("c007")));
 }
 
 #[tokio::test]

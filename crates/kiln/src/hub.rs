@@ -46,6 +46,7 @@ mod systemd;
 mod tasks;
 pub mod timeline;
 pub mod world;
+mod yaml;
 
 /// What is sealed on the disk.
 const SEALED_COLLECTIONS: [&str; 1] = ["secrets"];
@@ -204,6 +205,7 @@ fn settings(config: &HubConfig) -> Result<Settings, HubError> {
             previous: config.previous.clone(),
         }),
         audit: Some(audit),
+        yaml: Some(yaml::parse_body),
         ..Settings::default()
     })
 }

@@ -70,6 +70,32 @@ async fn a_reflector_follows_lists_and_streaming_lists_alike() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_as_yaml_is_read_as_yaml() {
+    let folder = TempDir::new("kube-yaml");
+    let hub = Hub::start(folder.path());
+    let client = hub.client().await;
+    let send = async |method: &str, path: &str, media: &str, body: &str| {
+        let request = axum::http::Request::builder().method(method).uri(path).header("content-type", media);
+        client.request_text(request.body(body.as_bytes().to_vec()).unwrap()).await
+    };
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let apply = "application/apply-patch+yaml";
+    let text = "# of a person\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: y1\ndata:\n  a: 'yes'\n  text: |\n    one\n    two\n";
+    for media in [apply, "application/apply-patch+yaml; charset=utf-8"] {
+        let answer = send("PATCH", &format!("{maps}/y1?fieldManager=person"), media, text).await.unwrap();
+        assert!(answer.contains(r#""data":{"a":"yes","text":"one\ntwo\n"}"#), "{answer}");
+    }
+    send("POST", maps, "application/yaml", &text.replace("y1", "y2")).await.unwrap();
+    let refused = send("PATCH", &format!("{maps}/y1?fieldManager=person"), apply, "a: [\n").await.unwrap_err();
+    let kube::Error::Api(status) = refused else { panic!("{refused}") };
+    assert_eq!(status.code, 400);
+    assert!(status.message.starts_with("error decoding YAML: line 2: "), "{}", status.message);
+    let two = format!("{text}---\n{text}");
+    let refused = send("PATCH", &format!("{maps}/y1?fieldManager=person"), apply, &two).await.unwrap_err();
+    assert!(refused.to_string().contains("there are 2 documents in it"), "{refused}");
+}
+
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Failed(String);

@@ -6,81 +6,22 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails loudly")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use kiln_testimage::oracle;
 use kiln_testimage::temp_dir::TempDir;
 
 use hub::Hub;
-use transcript::{Step, normalise, parse_transcript, render_transcript};
+use shell::{Shell, fixtures};
+use transcript::{parse_transcript, render_transcript};
 
 #[path = "support/hub.rs"]
 mod hub;
+#[path = "support/shell.rs"]
+mod shell;
 #[path = "support/transcript.rs"]
 mod transcript;
-
-/// What commands of the transcript may use beside kubectl.
-const PRELUDE: &str = r#"
-# One line of YAML; what begins with a bracket would be taken for JSON.
-y() { printf -- '---\n%s\n' "$1"; }
-# Runs kubectl in the background until it has printed a line.
-begin() { kubectl "$@" > watch.txt 2>&1 & W=$!; lines 1; }
-lines() { for _ in $(seq 300); do [ "$(wc -l < watch.txt)" -ge "$1" ] && return; sleep 0.1; done; echo "no line $1"; }
-# Waits for a number of lines, ends it and shows them.
-end() { lines "$1"; { kill $W; wait $W; } 2>/dev/null; cat watch.txt; }
-"#;
-
-/// A shell's surroundings in which `kubectl` is the one under test and talks to the hub.
-struct Shell {
-    folder: PathBuf,
-    kubeconfig: PathBuf,
-    path: String,
-}
-
-impl Shell {
-    fn new(folder: &Path, hub: &Hub, kubectl: &Path) -> Shell {
-        let programs = folder.join("bin");
-        fs::create_dir_all(&programs).unwrap();
-        let program = programs.join("kubectl");
-        // A script, not a link: some distributions' kubectl looks for parts of itself beside its own file.
-        fs::write(&program, format!("#!/bin/sh\nexec '{}' --request-timeout=30s \"$@\"\n", kubectl.display())).unwrap();
-        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let kubeconfig = folder.join("kubeconfig");
-        fs::copy(&hub.kubeconfig, &kubeconfig).unwrap();
-        let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
-        Shell { folder: folder.to_owned(), kubeconfig, path }
-    }
-
-    fn command(&self, script: &str) -> Command {
-        let mut command = Command::new("bash");
-        command
-            .args(["-c", &format!("{PRELUDE}\nexec 2>&1\n{script}")])
-            .current_dir(&self.folder)
-            .env("PATH", &self.path)
-            .env("KUBECONFIG", &self.kubeconfig)
-            // kubectl keeps what it learnt about servers here.
-            .env("HOME", &self.folder)
-            .env("F", fixtures())
-            .env("LC_ALL", "C")
-            .stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, step: &Step) -> String {
-        let output = self.command(&step.script).output().unwrap();
-        let mut printed = normalise(&String::from_utf8_lossy(&output.stdout));
-        if let Some(code) = output.status.code().filter(|code| *code != 0) {
-            printed.push_str(&format!("[{code}]\n"));
-        }
-        printed
-    }
-}
-
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hub").canonicalize().unwrap()
-}
 
 #[test]
 fn a_real_kubectl_works_from_end_to_end() {
@@ -93,12 +34,12 @@ fn a_real_kubectl_works_from_end_to_end() {
     let (data, work) = (folder.path().join("data"), folder.path().join("work"));
     fs::create_dir_all(&work).unwrap();
     let hub = Hub::start(&data);
-    let shell = Shell::new(&work, &hub, &kubectl);
+    let shell = Shell::new(&work, &hub.kubeconfig, &kubectl, &fixtures());
     let file = fixtures().join("kubectl.txt");
     let mut transcript = parse_transcript(&fs::read_to_string(&file).unwrap());
     let mut wrong = Vec::new();
     for step in transcript.iter_mut().filter(|step| !step.script.is_empty()) {
-        let printed = shell.run(step);
+        let printed = shell.run(&step.script);
         if printed != step.printed {
             wrong.push(format!("$ {}\n--- expected\n{}--- printed\n{printed}", step.script, step.printed));
             step.printed = printed;
@@ -121,7 +62,7 @@ fn what_was_acknowledged_survives_kill_9_and_revisions_go_on() {
     let mut newest = 0;
     for round in 0..3 {
         let hub = Hub::start(&data);
-        let shell = Shell::new(&work, &hub, &kubectl);
+        let shell = Shell::new(&work, &hub.kubeconfig, &kubectl, &fixtures());
         let run = |script: &str| {
             let output = shell.command(script).output().unwrap();
             let text = String::from_utf8_lossy(&output.stdout).into_owned();

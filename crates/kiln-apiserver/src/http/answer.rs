@@ -35,6 +35,10 @@ impl Answer {
         Answer { kind: kind.into(), ..Answer::bytes(200, Bytes::from(value.to_string())) }
     }
 
+    pub(super) fn bytes_as(bytes: Bytes, kind: &str) -> Answer {
+        Answer { kind: kind.into(), ..Answer::bytes(200, bytes) }
+    }
+
     pub(super) fn bytes(code: u16, json: Bytes) -> Answer {
         let body = Body::from(json);
         Answer { code, kind: "application/json".into(), body, warnings: Vec::new(), retry_after: 0, name: None }

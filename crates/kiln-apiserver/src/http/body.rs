@@ -1,4 +1,4 @@
-//! Bodies: bounded in size and time, JSON or the protobuf that Go clients send for built-in kinds.
+//! Bodies: bounded in size and time, JSON, YAML or the protobuf that Go clients send for built-in kinds.
 //!
 //! All bodies together are bounded, too. What counts is what has arrived, not what was announced: a slow client holds
 //! no more than it has sent.
@@ -12,6 +12,7 @@ use axum::extract::Request;
 use axum::http::HeaderName;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use bytes::{Bytes, BytesMut};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -19,6 +20,11 @@ use crate::error::ApiError;
 use crate::metrics::Turned;
 use crate::protobuf;
 use crate::server::Server;
+
+const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+/// Server-side apply, whose body is YAML by name.
+pub(super) const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
 /// What is read of a body that is refused, so that the client gets to reading the refusal.
 const DRAINED: usize = 16 << 20;
@@ -47,6 +53,11 @@ pub(super) async fn read(server: &Server, request: Request) -> Result<Received, 
         tokio::time::timeout(server.limits.guard.body_time, reading).await.unwrap_or(Err(Refused::Slow))
     };
     let why = match result {
+        Ok((bytes, budget)) if (media == YAML && server.yaml.is_some()) || media == APPLY_PATCH => {
+            let bytes = json_of_yaml(server, bytes).await?;
+            let media = if media == YAML { JSON.into() } else { media };
+            return Ok(Received { media, bytes, _budget: budget });
+        }
         Ok((bytes, budget)) => return Ok(Received { media, bytes, _budget: budget }),
         Err(why) => why,
     };
@@ -67,6 +78,24 @@ pub(super) async fn read(server: &Server, request: Request) -> Result<Received, 
         Refused::Broken => ApiError::bad_request("the body of the request ended before its end"),
     };
     Err(error)
+}
+
+/// YAML as the JSON it stands for. What is JSON already, as from nearly all clients, stays as it is.
+async fn json_of_yaml(server: &Server, bytes: Bytes) -> Result<Bytes, ApiError> {
+    let begins = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    let is_json = begins.is_none_or(|byte| *byte == b'{') && serde_json::from_slice::<IgnoredAny>(&bytes).is_ok();
+    if bytes.is_empty() || is_json {
+        return Ok(bytes);
+    }
+    let refused = |why: &str| ApiError::bad_request(format!("error decoding YAML: {why}"));
+    let text = std::str::from_utf8(&bytes).map_err(|_| refused("it is not UTF-8"))?;
+    let read = server.yaml.ok_or_else(|| refused("only its JSON subset is read"))?;
+    let _turn = server.yaml_turn.acquire().await;
+    let json = read(text).map_err(|why| refused(&why))?.to_string();
+    match json.len() > server.limits.body_bytes {
+        true => Err(ApiError::too_large(server.limits.body_bytes)),
+        false => Ok(json.into()),
+    }
 }
 
 fn text(request: &Request, name: HeaderName) -> &str {
@@ -130,10 +159,10 @@ async fn next_frame(body: &mut Body) -> Option<Result<Bytes, axum::Error>> {
 /// The object in a body.
 pub(super) fn object(received: &Received) -> Result<Value, ApiError> {
     match received.media.as_str() {
-        "" | "application/json" => json(&received.bytes).and_then(|object| check_shape(&object).map(|()| object)),
+        "" | JSON => json(&received.bytes).and_then(|object| check_shape(&object).map(|()| object)),
         protobuf::MEDIA_TYPE => protobuf::decode(&received.bytes)
             .map_err(|why| ApiError::bad_request(format!("the protobuf in the body cannot be read: {why}"))),
-        other => Err(ApiError::unsupported_media_type(other, &["application/json", protobuf::MEDIA_TYPE])),
+        other => Err(ApiError::unsupported_media_type(other, &[JSON, protobuf::MEDIA_TYPE])),
     }
 }
 

@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 use tokio::sync::mpsc;
 
 use super::answer::Answer;
-use super::body;
+use super::body::{self, APPLY_PATCH};
 use super::list_body::ListBody;
 use crate::change::{FieldValidation, Part, WriteContext};
 use crate::duplicates::duplicate_fields;
@@ -38,7 +38,6 @@ const FRAMES: usize = 4;
 const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
-const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
 /// A request about objects, with everything that was found out about it.
 pub(super) struct Call<'a> {
@@ -184,12 +183,8 @@ impl Call<'_> {
                 if self.query.get("fieldManager").is_none() {
                     return Err(ApiError::bad_request("fieldManager is required for apply patch"));
                 }
-                let wanted = body::json(&received.bytes).map_err(|error| {
-                    ApiError::bad_request(format!(
-                        "error decoding YAML: only its JSON subset is read: {}",
-                        error.message
-                    ))
-                })?;
+                let wanted = body::json(&received.bytes)
+                    .map_err(|error| ApiError::bad_request(format!("error decoding YAML: {}", error.message)))?;
                 Ok(PatchBody::Apply { wanted, force: self.query.flag("force") })
             }
             other => unsupported(other),

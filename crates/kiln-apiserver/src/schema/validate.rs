@@ -21,6 +21,36 @@ impl Schema {
         causes
     }
 
+    /// The first value whose type is not the one its schema names: where, and what is told. Null is no value of any type.
+    pub fn wrong_type(&self, object: &Value) -> Option<Cause> {
+        let (path, expected, value) = self.wrong_type_below(object, true)?;
+        Some(type_cause(&path, expected, value))
+    }
+
+    fn wrong_type_below<'a>(&self, value: &'a Value, top: bool) -> Option<(String, &'static str, &'a Value)> {
+        if value.is_null() {
+            return None;
+        }
+        if let Some(expected) = self.type_problem(value) {
+            return Some((String::new(), expected, value));
+        }
+        match value {
+            Value::Object(map) => {
+                map.iter().filter(|(name, _)| !top || *name != "metadata").find_map(|(name, child)| {
+                    let (rest, expected, value) = self.property(name)?.wrong_type_below(child, false)?;
+                    let dot = if rest.is_empty() || rest.starts_with('[') { "" } else { "." };
+                    Some((format!("{name}{dot}{rest}"), expected, value))
+                })
+            }
+            Value::Array(items) => items.iter().enumerate().find_map(|(index, item)| {
+                let (rest, expected, value) = self.items()?.wrong_type_below(item, false)?;
+                let dot = if rest.is_empty() || rest.starts_with('[') { "" } else { "." };
+                Some((format!("[{index}]{dot}{rest}"), expected, value))
+            }),
+            _ => None,
+        }
+    }
+
     fn validate_at(&self, value: &Value, before: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
         let told = causes.len();
         self.validate_value(value, before, path, causes);
@@ -34,10 +64,7 @@ impl Schema {
             return;
         }
         if let Some(expected) = self.type_problem(value) {
-            let place = place(path);
-            let why = format!("{place} in body must be of type {expected}: \"{}\"", type_name(value));
-            let message = format!("Invalid value: \"{}\": {why}", type_name(value));
-            causes.push(Cause { reason: "FieldValueTypeInvalid", message, field: place });
+            causes.push(type_cause(path, expected, value));
             return;
         }
         self.validate_choices(value, path, causes);
@@ -285,6 +312,12 @@ pub fn same(a: &Value, b: &Value) -> bool {
         }
         _ => a == b,
     }
+}
+
+fn type_cause(path: &str, expected: &str, value: &Value) -> Cause {
+    let (place, found) = (place(path), type_name(value));
+    let message = format!("Invalid value: \"{found}\": {place} in body must be of type {expected}: \"{found}\"");
+    Cause { reason: "FieldValueTypeInvalid", message, field: place }
 }
 
 fn type_name(value: &Value) -> &'static str {

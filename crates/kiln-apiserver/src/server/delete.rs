@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::join_all;
 use serde_json::{Value, json};
 
 use super::{FIRST_NAMESPACES, ListRequest, Server, system_context, write_error};
@@ -44,6 +45,9 @@ pub enum Deleted {
     /// Finalizers hold it.
     Held(Value),
 }
+
+/// Deletions of a collection that wait for the disk together, and so share its transactions.
+pub(super) const TOGETHER: usize = 256;
 
 /// Taken away when no dependents are left.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
@@ -135,11 +139,15 @@ impl Server {
     ) -> Result<Vec<Arc<Stored>>, ApiError> {
         let resource = request.resource;
         let list = self.list(&request)?;
-        for stored in &list.items {
-            match self.delete(resource, &stored.place.namespace, &stored.place.name, options).await {
-                Err(error) if error.code == 404 => {}
-                Err(error) => return Err(error),
-                Ok(_) => {}
+        for group in list.items.chunks(TOGETHER) {
+            let deletions =
+                group.iter().map(|stored| self.delete(resource, &stored.place.namespace, &stored.place.name, options));
+            for deleted in join_all(deletions).await {
+                match deleted {
+                    Err(error) if error.code == 404 => {}
+                    Err(error) => return Err(error),
+                    Ok(_) => {}
+                }
             }
         }
         Ok(list.items)

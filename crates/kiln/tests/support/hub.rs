@@ -1,5 +1,7 @@
 //! A `kiln serve` of the test's own.
 
+#![allow(dead_code, reason = "each test file uses its part of this")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
