@@ -78,30 +78,32 @@ pub struct ServeArgs {
     #[arg(long, value_name = "LEVEL")]
     log: Option<String>,
     /// Run only the controllers, over a real API server with Kiln's definitions; of several replicas one leads
-    #[arg(long, conflicts_with_all = ["data_dir", "listen", "tls_name", "config"])]
+    #[arg(long, conflicts_with_all = ["data_dir", "listen", "tls_name"])]
     kubernetes: bool,
     /// With --kubernetes: where that server is [default: the pod's service account, then KUBECONFIG]
     #[arg(long, value_name = "FILE", requires = "kubernetes")]
     kubeconfig: Option<PathBuf>,
-    /// What is done about definitions (CRDs) of Kiln's kinds at start; without it, Kiln's own are kept up to date
+    /// With --kubernetes: address and port for /metrics, /healthz and /readyz, without TLS
+    /// [KILN_METRICS_LISTEN, metricsListen; none]
+    #[arg(long, value_name = "ADDR:PORT", requires = "kubernetes")]
+    metrics_listen: Option<String>,
+    /// What is done about definitions (CRDs) of Kiln's kinds at start; without it, Kiln's own are kept up to date, and
+    /// with --kubernetes nothing is done [KILN_INSTALL_CRDS, installCrds]
     #[arg(long, value_enum, value_name = "WHICH")]
     install_crds: Option<Policy>,
 }
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(args: &ServeArgs) -> Result<Outcome, Failure> {
+    let Some(layer) = layers(args)? else { return Ok(Outcome::Refused) };
     if args.kubernetes {
-        let node =
-            config::parse_node_listen(args.node_listen.clone(), args.tls_certificate.clone(), args.tls_key.clone());
-        let node = node.map_err(|why| Failure::refused(anyhow!(why)))?;
         let url = args.node_url.clone().map(config::parse_node_url).transpose();
         let url = url.map_err(|why| Failure::refused(anyhow!(why)))?;
         let endpoint = url.map(|url| Endpoint::read(url, args.node_ca.as_deref())).transpose();
         let endpoint = endpoint.context("cannot read the authorities of --node-ca").map_err(Failure::refused)?;
-        return kubernetes::run(args.kubeconfig.as_deref(), args.log.as_deref(), node.as_ref(), endpoint);
+        return kubernetes::run(args.kubeconfig.as_deref(), layer, endpoint);
     }
-    let Some(Settled { hub: mut config, log }) = settle(args)? else { return Ok(Outcome::Refused) };
-    config.install_definitions = args.install_crds.unwrap_or(config.install_definitions);
+    let Settled { hub: config, log } = layer.settle().map_err(|why| Failure::refused(anyhow!(why)))?;
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).with_max_level(log).init();
     raise_file_limit();
     let runtime = tokio::runtime::Runtime::new()?;
@@ -130,8 +132,8 @@ pub fn run(args: &ServeArgs) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// None when the file has mistakes, which have been printed.
-fn settle(args: &ServeArgs) -> Result<Option<Settled>, Failure> {
+/// What all places say together; none when the file has mistakes, which have been printed.
+fn layers(args: &ServeArgs) -> Result<Option<Layer>, Failure> {
     let flags = Layer {
         data_dir: args.data_dir.clone(),
         listen: args.listen.clone(),
@@ -149,6 +151,8 @@ fn settle(args: &ServeArgs) -> Result<Option<Settled>, Failure> {
         audit_keep: args.audit_keep,
         shutdown_seconds: args.shutdown_seconds,
         log: args.log.clone(),
+        metrics_listen: args.metrics_listen.clone(),
+        install_crds: args.install_crds.map(Policy::name),
     };
     let variable = |name: &str| std::env::var(name).ok();
     let environment = Layer::parse_environment(variable).map_err(|why| Failure::refused(anyhow!(why)))?;
@@ -168,7 +172,7 @@ fn settle(args: &ServeArgs) -> Result<Option<Settled>, Failure> {
             layer
         }
     };
-    flags.over(environment).over(file).settle().map(Some).map_err(|why| Failure::refused(anyhow!(why)))
+    Ok(Some(flags.over(environment).over(file)))
 }
 
 /// As many connections as the system allows: the usual soft limit of 1,024 files is less than a fleet of hosts.

@@ -33,6 +33,7 @@ use super::pools::{self, Desk, Settings};
 use super::timeline::now;
 use cache::{Cache, Change};
 use execute::{execute_objects, execute_statuses};
+use figures::Figures;
 use kinds::WATCHED;
 use plan_objects::plan_objects;
 use summary::{Summary, summarize};
@@ -40,6 +41,7 @@ use summary::{Summary, summarize};
 pub mod cache;
 pub mod difference;
 pub(super) mod execute;
+pub mod figures;
 pub mod kinds;
 pub mod observe;
 pub mod plan_objects;
@@ -169,15 +171,39 @@ pub async fn run_embedded(server: Arc<Server>, settings: Settings) {
 pub const LEASE: &str = "kiln-controllers";
 
 /// Runs the controllers over a real API server for as long as this replica leads.
-pub async fn run_elected(client: Client, identity: &str, settings: Settings, stop: watch::Receiver<bool>) {
+pub async fn run_elected(
+    client: Client,
+    identity: &str,
+    settings: Settings,
+    stop: watch::Receiver<bool>,
+    figures: Arc<Figures>,
+) {
     let namespace = client.default_namespace().to_owned();
     let contender = Contender::new(client.clone(), &namespace, LEASE, identity, Terms::default());
     let lead = || async {
+        let _reign = Reign::begin(&figures);
         let certificates = approval::run(Approver::new(client.clone()), stop.clone());
-        let controllers = run_with(client.clone(), Pace::default(), settings.clone(), stop.clone());
+        let told = Arc::clone(&figures);
+        let controllers = run_telling(client.clone(), Pace::default(), settings.clone(), stop.clone(), told);
         futures::future::join(controllers, certificates).await;
     };
     contender.run(stop.clone(), lead).await;
+}
+
+/// Leading, until it is dropped: leadership ends by dropping what leads.
+struct Reign<'a>(&'a Figures);
+
+impl Reign<'_> {
+    fn begin(figures: &Figures) -> Reign<'_> {
+        figures.set_leading(true);
+        Reign(figures)
+    }
+}
+
+impl Drop for Reign<'_> {
+    fn drop(&mut self) {
+        self.0.set_leading(false);
+    }
 }
 
 /// Runs the controllers until they are told to stop, on a hub that nodes do not reach.
@@ -187,11 +213,22 @@ pub async fn run(client: Client, pace: Pace, stop: watch::Receiver<bool>) {
 
 /// Runs the controllers until they are told to stop.
 pub async fn run_with(client: Client, pace: Pace, settings: Settings, stop: watch::Receiver<bool>) {
+    run_telling(client, pace, settings, stop, Arc::default()).await;
+}
+
+/// The same, telling `figures` what there is to tell.
+async fn run_telling(
+    client: Client,
+    pace: Pace,
+    settings: Settings,
+    stop: watch::Receiver<bool>,
+    figures: Arc<Figures>,
+) {
     let shared = Arc::new(Shared::default());
     shared.lock().unread = WATCHED.len();
     let mut watches = JoinSet::new();
     for watched in WATCHED {
-        watches.spawn(watching::observe_kind(client.clone(), watched, Arc::clone(&shared)));
+        watches.spawn(watching::observe_kind(client.clone(), watched, Arc::clone(&shared), Arc::clone(&figures)));
     }
     let mut stopping = stop;
     tokio::select! {

@@ -24,6 +24,27 @@ pub enum Policy {
     Own,
 }
 
+impl Policy {
+    /// Reads what a setting says.
+    pub fn parse(text: &str) -> Result<Policy, String> {
+        match text {
+            "never" => Ok(Policy::Never),
+            "missing" => Ok(Policy::Missing),
+            other => Err(format!("installCrds: {other:?} is neither never nor missing")),
+        }
+    }
+
+    /// As a setting says it.
+    pub fn name(self) -> String {
+        match self {
+            Policy::Never => "never",
+            Policy::Missing => "missing",
+            Policy::Own => "own",
+        }
+        .into()
+    }
+}
+
 /// What was done.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Installed {

@@ -16,6 +16,7 @@ use kiln_core::source::SourceMap;
 use serde::Deserialize;
 
 use crate::hub::HubConfig;
+use crate::hub::definitions::Policy;
 use crate::hub::node::listener::{CertificateFiles, NodeListen};
 
 /// What one place says.
@@ -54,6 +55,10 @@ pub struct Layer {
     pub shutdown_seconds: Option<u64>,
     /// `error`, `warn`, `info`, `debug` or `trace`.
     pub log: Option<String>,
+    /// Where the figures are with `--kubernetes`.
+    pub metrics_listen: Option<String>,
+    /// `never` or `missing`.
+    pub install_crds: Option<String>,
 }
 
 /// Everything settled.
@@ -63,6 +68,21 @@ pub struct Settled {
     pub hub: HubConfig,
     /// What is logged.
     pub log: tracing::Level,
+}
+
+/// The same for `--kubernetes`.
+#[derive(Debug, Clone)]
+pub struct SettledKubernetes {
+    /// What is logged.
+    pub log: tracing::Level,
+    /// Where the figures are.
+    pub metrics_listen: Option<SocketAddr>,
+    /// What may be done to definitions.
+    pub install_definitions: Policy,
+    /// Where machines are listened to.
+    pub node: Option<NodeListen>,
+    /// Settings that were made and mean nothing here.
+    pub does_nothing: Vec<&'static str>,
 }
 
 /// Where the API listens when nobody says.
@@ -109,6 +129,8 @@ impl Layer {
             audit_keep: number("KILN_AUDIT_KEEP")?.and_then(|number| usize::try_from(number).ok()),
             shutdown_seconds: number("KILN_SHUTDOWN_SECONDS")?,
             log: text("KILN_LOG"),
+            metrics_listen: text("KILN_METRICS_LISTEN"),
+            install_crds: text("KILN_INSTALL_CRDS"),
         })
     }
 
@@ -140,7 +162,36 @@ impl Layer {
             audit_keep: self.audit_keep.or(below.audit_keep),
             shutdown_seconds: self.shutdown_seconds.or(below.shutdown_seconds),
             log: self.log.or(below.log),
+            metrics_listen: self.metrics_listen.or(below.metrics_listen),
+            install_crds: self.install_crds.or(below.install_crds),
         }
+    }
+
+    /// What `--kubernetes` needs of it.
+    pub fn settle_kubernetes(self) -> Result<SettledKubernetes, String> {
+        let does_nothing = [
+            ("dataDir", self.data_dir.is_some()),
+            ("listen", self.listen.is_some()),
+            ("tlsNames", self.tls_names.is_some()),
+            ("encryptionKeyFile", self.encryption_key_file.is_some()),
+            ("encryptionPassphraseFile", self.encryption_passphrase_file.is_some()),
+            ("previousKeyFile", self.previous_key_file.is_some()),
+            ("previousPassphraseFile", self.previous_passphrase_file.is_some()),
+            ("auditMegabytes", self.audit_megabytes.is_some()),
+            ("auditKeep", self.audit_keep.is_some()),
+            ("shutdownSeconds", self.shutdown_seconds.is_some()),
+        ];
+        Ok(SettledKubernetes {
+            log: parse_log(self.log)?,
+            metrics_listen: self
+                .metrics_listen
+                .as_deref()
+                .map(|text| parse_address("metricsListen", text))
+                .transpose()?,
+            install_definitions: self.install_crds.as_deref().map_or(Ok(Policy::Never), Policy::parse)?,
+            node: parse_node_listen(self.node_listen, self.tls_certificate, self.tls_key)?,
+            does_nothing: does_nothing.into_iter().filter(|(_, set)| *set).map(|(name, _)| name).collect(),
+        })
     }
 
     /// Fills in what nobody said; refuses what makes no sense.
@@ -149,9 +200,7 @@ impl Layer {
             "no data folder: give --data-dir DIR, set KILN_DATA_DIR, or write dataDir into the configuration file",
         )?;
         let listen = self.listen.unwrap_or_else(|| LISTEN.into());
-        let listen: SocketAddr = listen
-            .parse()
-            .map_err(|_| format!("listen: {listen:?} is not an address and a port, such as 127.0.0.1:6443"))?;
+        let listen = parse_address("listen", &listen)?;
         let node = parse_node_listen(self.node_listen, self.tls_certificate, self.tls_key)?;
         let node_url = self.node_url.map(parse_node_url).transpose()?;
         let unlock = choose("encryption", self.encryption_key_file, self.encryption_passphrase_file, true)?;
@@ -169,8 +218,7 @@ impl Layer {
         if seconds > 3600 {
             return Err(format!("shutdownSeconds: {seconds} is more than 3600"));
         }
-        let log = self.log.unwrap_or_else(|| "info".into());
-        let log = log.parse().map_err(|_| format!("log: {log:?} is not one of error, warn, info, debug, trace"))?;
+        let log = parse_log(self.log)?;
         Ok(Settled {
             hub: HubConfig {
                 data_dir,
@@ -183,7 +231,7 @@ impl Layer {
                 previous,
                 audit: AuditLimits { bytes: megabytes << 20, keep },
                 shutdown: Duration::from_secs(seconds),
-                install_definitions: crate::hub::definitions::Policy::Own,
+                install_definitions: self.install_crds.as_deref().map_or(Ok(Policy::Own), Policy::parse)?,
             },
             log,
         })
@@ -203,7 +251,7 @@ pub fn parse_node_url(url: String) -> Result<String, String> {
 }
 
 /// Where machines are listened to. A certificate without that, or half of one, is a mistake.
-pub fn parse_node_listen(
+fn parse_node_listen(
     listen: Option<String>,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
@@ -222,6 +270,15 @@ pub fn parse_node_listen(
         .parse()
         .map_err(|_| format!("nodeListen: {listen:?} is not an address and a port, such as 0.0.0.0:8443"))?;
     Ok(Some(NodeListen { address, files }))
+}
+
+fn parse_address(name: &str, text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("{name}: {text:?} is not an address and a port, such as 127.0.0.1:6443"))
+}
+
+fn parse_log(log: Option<String>) -> Result<tracing::Level, String> {
+    let log = log.unwrap_or_else(|| "info".into());
+    log.parse().map_err(|_| format!("log: {log:?} is not one of error, warn, info, debug, trace"))
 }
 
 fn choose(what: &str, key: Option<PathBuf>, passphrase: Option<PathBuf>, make: bool) -> Result<Option<Unlock>, String> {
@@ -305,6 +362,30 @@ mod tests {
         }
         let number = Layer::parse_environment(|name| (name == "KILN_SHUTDOWN_SECONDS").then(|| "soon".into()));
         assert_eq!(number.unwrap_err(), "the variable KILN_SHUTDOWN_SECONDS must be a number, not \"soon\"");
+    }
+
+    #[test]
+    fn with_kubernetes_what_means_nothing_is_told() {
+        let (file, _, findings) = Layer::parse_file(
+            "kiln.yaml",
+            "dataDir: /file\nmetricsListen: 127.0.0.1:9\ninstallCrds: missing\nlog: warn\n",
+        );
+        assert_eq!(findings, []);
+        let settled = file.settle_kubernetes().unwrap();
+        assert_eq!((settled.log, settled.install_definitions), (tracing::Level::WARN, Policy::Missing));
+        assert_eq!(settled.metrics_listen.unwrap().port(), 9);
+        assert_eq!(settled.does_nothing, ["dataDir"]);
+        let settled = Layer::default().settle_kubernetes().unwrap();
+        assert_eq!((settled.install_definitions, settled.metrics_listen), (Policy::Never, None));
+        let wrong = Layer { install_crds: Some("always".into()), ..Layer::default() };
+        assert_eq!(
+            wrong.clone().settle_kubernetes().unwrap_err(),
+            "installCrds: \"always\" is neither never nor missing"
+        );
+        assert_eq!(
+            wrong.over(layer("/d", None)).settle().unwrap_err(),
+            "installCrds: \"always\" is neither never nor missing"
+        );
     }
 
     #[test]

@@ -1,4 +1,7 @@
 //! `kiln serve --kubernetes`: the same controllers over a real API server, one leader among the replicas.
+//!
+//! Besides machines, nothing is listened to unless `--metrics-listen` says so; what listens there has figures and health and
+//! nothing else, so it has neither TLS nor identities.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,61 +10,68 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use axum::Router;
+use axum::routing::get;
 use kiln_apiserver::tls::Authority;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::config::{Layer, SettledKubernetes};
 use crate::cli::Outcome;
 use crate::cli::output::{Failure, complain};
-use crate::hub::controllers;
+use crate::hub::controllers::figures::Figures;
 use crate::hub::node::listener::{NodeListen, NodeListener, connection_limits};
 use crate::hub::node::{NodeEndpoint, NodeLimits, node_router};
 use crate::hub::pools::{Endpoint, Settings};
+use crate::hub::{controllers, definitions};
 
 /// How long requests of machines may take after it was asked to stop.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
 /// Runs until SIGTERM or SIGINT; then the Lease is let go, so that the next replica need not wait.
-pub fn run(
-    kubeconfig: Option<&Path>,
-    log: Option<&str>,
-    node: Option<&NodeListen>,
-    endpoint: Option<Endpoint>,
-) -> Result<Outcome, Failure> {
-    let level = log.unwrap_or("info").parse::<tracing::Level>();
-    let level = level.map_err(|_| Failure::refused(anyhow!("--log takes error, warn, info, debug or trace")))?;
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).with_max_level(level).init();
-    tokio::runtime::Runtime::new()?.block_on(serve(kubeconfig, node, endpoint))?;
+pub fn run(kubeconfig: Option<&Path>, layer: Layer, endpoint: Option<Endpoint>) -> Result<Outcome, Failure> {
+    let settled = layer.settle_kubernetes().map_err(|why| Failure::refused(anyhow!(why)))?;
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).with_max_level(settled.log).init();
+    for name in &settled.does_nothing {
+        tracing::warn!("{name} is set and means nothing with --kubernetes");
+    }
+    tokio::runtime::Runtime::new()?.block_on(serve(kubeconfig, &settled, endpoint))?;
     complain("kiln stopped\n");
     Ok(Outcome::Done)
 }
 
 async fn serve(
     kubeconfig: Option<&Path>,
-    node: Option<&NodeListen>,
+    settled: &SettledKubernetes,
     endpoint: Option<Endpoint>,
 ) -> Result<(), Failure> {
     let client = client(kubeconfig).await.map_err(Failure::Refused)?;
+    let installed = definitions::install(&client, settled.install_definitions).await.map_err(anyhow::Error::from)?;
+    tracing::info!(policy = ?settled.install_definitions, ?installed, "definitions of Kiln's kinds");
     let identity = identity();
     let mut terminated = signal(SignalKind::terminate())?;
     let (stop, stopping) = watch::channel(false);
+    let figures = Arc::new(Figures::default());
+    let mut telling = pin!(tell(settled.metrics_listen, Arc::clone(&figures)));
     complain(&format!(
         "kiln {} serves as {identity}; the leader holds lease {}/{}\n",
         env!("CARGO_PKG_VERSION"),
         client.default_namespace(),
         controllers::LEASE
     ));
-    let nodes = match node {
+    let nodes = match &settled.node {
         Some(listen) => Some(serve_nodes(client.clone(), listen, &stopping).await?),
         None => None,
     };
     let pools = Settings { endpoint, ..Settings::default() };
-    let mut elected = pin!(controllers::run_elected(client, &identity, pools, stopping));
+    let mut elected = pin!(controllers::run_elected(client, &identity, pools, stopping, figures));
     tokio::select! {
         () = &mut elected => return Err(Failure::Failed(anyhow!("the controllers ended by themselves; the log says why"))),
+        told = &mut telling => return told.and_then(|()| Err(Failure::Failed(anyhow!("the listener for figures ended")))),
         _ = terminated.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
     }
@@ -70,6 +80,24 @@ async fn serve(
     if let Some(nodes) = nodes {
         let _ = tokio::join!(nodes.0, nodes.1);
     }
+    Ok(())
+}
+
+/// Serves figures and health for ever; without an address, waits for ever.
+async fn tell(address: Option<SocketAddr>, figures: Arc<Figures>) -> Result<(), Failure> {
+    let Some(address) = address else { return std::future::pending().await };
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}"))
+        .map_err(Failure::Refused)?;
+    let kind = [("content-type", "text/plain; version=0.0.4; charset=utf-8")];
+    let router = Router::new()
+        .route("/metrics", get(move || async move { (kind, figures.render()) }))
+        .route("/healthz", get(async || "ok"))
+        // A replica that waits for its turn is as ready as the leader.
+        .route("/readyz", get(async || "ok"));
+    tracing::info!("figures are at http://{}/metrics", listener.local_addr()?);
+    axum::serve(listener, router).await?;
     Ok(())
 }
 

@@ -1,12 +1,13 @@
 //! One watch of one kind, for ever: what it sees goes into the cache.
 //!
 //! Objects are read without a schema, so that an object nobody can make sense of is one strange object and not the end of
-//! the watch. A kind the server does not have yet counts as read and is asked for again now and then.
+//! the watch. A kind the server does not have yet counts as read and is asked for again now and then. So does one it
+//! refuses to show, which is told loudly: to the rules it looks like a kind without objects.
 
 use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use kube::Client;
@@ -15,35 +16,54 @@ use kube::runtime::watcher::{self, Event};
 use serde_json::Value;
 
 use super::Shared;
+use super::figures::{Figures, resource_name};
 use super::kinds::Watched;
 
 /// How long until a kind that is not there is asked for again.
 const ABSENT: Duration = Duration::from_secs(5);
+/// How often it is told again that a kind is not shown.
+const REMINDER: Duration = Duration::from_secs(600);
 /// The wait after the first error; doubled each time.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Watches a kind. Never ends.
-pub async fn observe_kind(client: Client, watched: &'static Watched, shared: Arc<Shared>) {
+pub async fn observe_kind(client: Client, watched: &'static Watched, shared: Arc<Shared>, figures: Arc<Figures>) {
     let api: Api<DynamicObject> = Api::all_with(client, &watched.resource());
     let mut events = pin!(watcher::watcher(api, watcher::Config::default()));
     let mut listed: HashSet<(String, String)> = HashSet::new();
     let mut first = true;
     let mut wait = FIRST_WAIT;
+    let mut told: Option<Instant> = None;
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
                 wait = FIRST_WAIT;
+                if figures.set_refused(watched, false) {
+                    told = None;
+                    tracing::info!(kind = watched.kind, "the API server shows {} now", resource_name(watched));
+                }
                 take(event, watched, &shared, &mut listed, &mut first);
             }
             Err(error) => {
-                let absent = is_absent(&error);
+                let code = refusal(&error);
+                let absent = matches!(code, Some(403 | 404));
                 if absent && first {
                     first = false;
                     shared.first_list_is_read();
                 }
+                figures.set_refused(watched, code == Some(403));
+                if code == Some(403) && told.is_none_or(|told| told.elapsed() > REMINDER) {
+                    told = Some(Instant::now());
+                    let name = resource_name(watched);
+                    tracing::error!(
+                        kind = watched.kind, %error,
+                        "the API server refuses to show {name}: its objects count as absent until get, list and watch are granted"
+                    );
+                }
                 if !absent {
+                    figures.interrupted();
                     tracing::debug!(kind = watched.kind, %error, "a watch was interrupted");
                 }
                 tokio::time::sleep(if absent { ABSENT } else { wait }).await;
@@ -98,8 +118,14 @@ fn place(object: &Value) -> (String, String) {
     (text("namespace"), text("name"))
 }
 
-fn is_absent(error: &watcher::Error) -> bool {
-    use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
-    let (InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error)) = error else { return false };
-    matches!(error, kube::Error::Api(status) if status.code == 404 || status.code == 403)
+/// The code with which the API server refused.
+fn refusal(error: &watcher::Error) -> Option<u16> {
+    use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
+    match error {
+        InitialListFailed(kube::Error::Api(status))
+        | WatchStartFailed(kube::Error::Api(status))
+        | WatchFailed(kube::Error::Api(status)) => Some(status.code),
+        WatchError(status) => Some(status.code),
+        _ => None,
+    }
 }
