@@ -374,6 +374,14 @@ async fn a_node_pool_says_what_is_true_of_each_host() {
     hub.condition("NodePool", "np", "UpdatingConfig", |found| found["status"] == "False").await;
     let version = hub.condition("NodePool", "np", "UpdatingVersion", |found| found["status"] == "True").await;
     assert_eq!(version["message"], "version 4.14.3 is not proven on every host: 0 of 2 hosts are ready");
+    // A token that is taken back changes no config.
+    let token = hub.secrets("pool-token").await.remove(0);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    hub.api("Secret").delete(token.metadata.name.as_deref().unwrap(), &DeleteParams::default()).await.unwrap();
+    hub.until("pool-token", "another token", |found| found.len() == 1 && found[0].metadata.uid != token.metadata.uid)
+        .await;
+    hub.condition("NodePool", "np", "ValidGeneratedPayload", |found| found["status"] == "True").await;
+    hub.condition("NodePool", "np", "UpdatingConfig", |found| found["status"] == "False").await;
     // A new config is not on the hosts because it was rendered.
     tokio::time::sleep(Duration::from_secs(1)).await;
     hub.api("ConfigMap").delete("config", &DeleteParams::default()).await.unwrap();

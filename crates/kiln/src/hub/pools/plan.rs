@@ -183,7 +183,7 @@ impl<'a> Work<'a> {
                 Some((_, _, held)) => self.user_data(pool, config, held),
             }
         }
-        let report = self.report(pool, stored.map(|(_, secret, held)| (*secret, *held)));
+        let report = self.report(pool, stored.map(|(_, _, held)| *held));
         self.planned.reports.insert(pool.source.clone(), report);
     }
 
@@ -262,20 +262,23 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn report(&self, pool: &PoolProvision, stored: Option<(&HeldSecret, &PoolToken)>) -> PoolReport {
+    fn report(&self, pool: &PoolProvision, stored: Option<&PoolToken>) -> PoolReport {
         let config = match &pool.config {
             Err(NoConfig::Pending) => ConfigReport::Pending,
             Err(NoConfig::Failed(why)) => ConfigReport::Failed(why.clone()),
             Ok(config) => ConfigReport::Ready {
                 hash: config.hash.clone(),
                 payload: config.payload.clone(),
-                since: stored.and_then(|(secret, _)| secret.created),
+                // A token that was taken back and made again changes no config.
+                since: stored
+                    .and_then(|_| self.situation.held.get(&pool.namespace, &config.payload))
+                    .and_then(|payload| payload.created),
                 message: render::message(&config.notes),
             },
         };
         PoolReport {
             config,
-            reached: stored.is_some_and(|(_, token)| token.reached),
+            reached: stored.is_some_and(|token| token.reached),
             has_endpoint: self.situation.endpoint.is_some(),
             release_version: pool.release_version.clone(),
         }
