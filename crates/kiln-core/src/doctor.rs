@@ -130,7 +130,7 @@ fn ovn_secret(plane: &ControlPlane) -> Option<Fault> {
 }
 
 /// Nodes whose certificate has ended: the hub remembers it, or a Node that is away asks for its first one again.
-fn ended_certificates<'p>(patient: &'p Patient, now: Moment) -> Vec<(&'p str, String)> {
+fn ended_certificates(patient: &Patient, now: Moment) -> Vec<(&str, String)> {
     let away = |node: &&NodeSigns| node.ready == "Unknown" && now.0 - node.since.0 > AWAY;
     let mut found: Vec<(&str, String)> = Vec::new();
     for node in patient.nodes.iter().filter(away) {
