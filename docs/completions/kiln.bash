@@ -16,6 +16,9 @@ _kiln() {
             ",$1")
                 cmd="kiln"
                 ;;
+            kiln,approve)
+                cmd="kiln__subcmd__approve"
+                ;;
             kiln,backup)
                 cmd="kiln__subcmd__backup"
                 ;;
@@ -30,6 +33,9 @@ _kiln() {
                 ;;
             kiln,crds)
                 cmd="kiln__subcmd__crds"
+                ;;
+            kiln,doctor)
+                cmd="kiln__subcmd__doctor"
                 ;;
             kiln,explain)
                 cmd="kiln__subcmd__explain"
@@ -79,6 +85,9 @@ _kiln() {
             kiln__subcmd__boot__subcmd__help,simulate)
                 cmd="kiln__subcmd__boot__subcmd__help__subcmd__simulate"
                 ;;
+            kiln__subcmd__help,approve)
+                cmd="kiln__subcmd__help__subcmd__approve"
+                ;;
             kiln__subcmd__help,backup)
                 cmd="kiln__subcmd__help__subcmd__backup"
                 ;;
@@ -93,6 +102,9 @@ _kiln() {
                 ;;
             kiln__subcmd__help,crds)
                 cmd="kiln__subcmd__help__subcmd__crds"
+                ;;
+            kiln__subcmd__help,doctor)
+                cmd="kiln__subcmd__help__subcmd__doctor"
                 ;;
             kiln__subcmd__help,explain)
                 cmd="kiln__subcmd__help__subcmd__explain"
@@ -407,12 +419,38 @@ _kiln() {
 
     case "${cmd}" in
         kiln)
-            opts="-h -V --help --version check plan explain net boot ignition image serve crds backup restore status why token watch completions help"
+            opts="-h -V --help --version check plan explain net boot ignition image serve crds backup restore status why token approve doctor watch completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__approve)
+            opts="-h -V --request --kubeconfig --data-dir --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --request)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -598,6 +636,48 @@ _kiln() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        kiln__subcmd__doctor)
+            opts="-o -h -V --kubeconfig --hub-kubeconfig --data-dir --management-kubeconfig --control-plane-namespace --fix --output --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hub-kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --management-kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --control-plane-namespace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "human json yaml" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "human json yaml" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         kiln__subcmd__explain)
             opts="-h -V --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -613,8 +693,22 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__help)
-            opts="check plan explain net boot ignition image serve crds backup restore status why token watch completions help"
+            opts="check plan explain net boot ignition image serve crds backup restore status why token approve doctor watch completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__approve)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -697,6 +791,20 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__help__subcmd__crds)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__doctor)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -2367,7 +2475,7 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__serve)
-            opts="-h -V --data-dir --listen --node-listen --tls-certificate --tls-key --tls-name --config --encryption-key-file --encryption-passphrase-file --previous-key-file --previous-passphrase-file --audit-megabytes --audit-keep --shutdown-seconds --log --kubernetes --kubeconfig --install-crds --help --version"
+            opts="-h -V --data-dir --listen --node-listen --node-url --node-ca --tls-certificate --tls-key --tls-name --config --encryption-key-file --encryption-passphrase-file --previous-key-file --previous-passphrase-file --audit-megabytes --audit-keep --shutdown-seconds --log --kubernetes --kubeconfig --metrics-listen --install-crds --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2382,6 +2490,14 @@ _kiln() {
                     return 0
                     ;;
                 --node-listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --node-url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --node-ca)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2434,6 +2550,10 @@ _kiln() {
                     return 0
                     ;;
                 --kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --metrics-listen)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
