@@ -68,20 +68,38 @@ async fn a_token_that_is_not_good_is_511_with_the_truth_in_a_header() {
     let replica = lab.replica().await;
     let before = lab.revision();
     for (token, reason, retry) in [
+        // the first six belong to nobody in particular
         ("nobody", "unknown", "15"),
         ("", "unknown", "15"),
         (UUID, "expired", "60"),
         (OTHER, "expired", "60"),
         ("early", "pending", "5"),
+        (&pending, "pending", "5"),
         (&expired, "expired", "60"),
         (&revoked, "revoked", "60"),
-        (&pending, "pending", "5"),
     ] {
+        if token == expired {
+            assert_eq!(lab.revision(), before, "whoever is not known writes nothing, nor does who only waits");
+        }
         let answer = replica.fetch(token, HERE).await;
         assert_eq!((answer.status, answer.text().as_str()), (511, "Token not found\n"), "{reason}");
         assert_eq!((answer.header("x-kiln-reason"), answer.header("retry-after")), (reason, retry));
     }
-    assert_eq!(lab.revision(), before, "no refusal writes anything");
+    // A machine that will never get anything is told to its host, once.
+    for (host, token, why) in
+        [("w0", &expired, "expired at 1970-01-01T00:01:00Z"), ("w1", &revoked, "was revoked at 2026-01-01T00:00:00Z")]
+    {
+        until("the story", async || lab.status(host).await["timeline"].is_array()).await;
+        let settled = lab.revision();
+        assert_eq!(replica.fetch(token, HERE).await.status, 511);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(lab.revision(), settled, "the same story is told once");
+        let entry = lab.status(host).await["timeline"][0].clone();
+        let cause = format!(
+            "192.0.2.1 shows the boot token of generation 1, which {why}: `kiln token rotate {host}` issues another"
+        );
+        assert_eq!((&entry["outcome"], &entry["cause"]), (&json!("Failed"), &json!(cause)));
+    }
     assert_eq!(replica.endpoint.counted(Outcome::Refused(Refusal::Pending)), 2);
     // What was missing comes, and the token is as good as before.
     lab.create("Secret", overlay("w2", "payload-worker-1", &own_files("w2"), None)).await;

@@ -38,9 +38,13 @@ struct Hub {
 
 impl Hub {
     fn start(data: &Path, listen: &str, arguments: &[&str]) -> Hub {
+        let folder = data.display().to_string();
+        let own = ["serve", "--listen", "127.0.0.1:0", "--node-listen", listen, "--data-dir", &folder];
+        Hub::spawn(data, &[&own[..], arguments].concat())
+    }
+
+    fn spawn(data: &Path, arguments: &[&str]) -> Hub {
         let mut process = Command::new(env!("CARGO_BIN_EXE_kiln"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--node-listen", listen, "--data-dir"])
-            .arg(data)
             .args(arguments)
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
@@ -199,6 +203,56 @@ async fn ignition_waits_for_its_config_and_writes_it() {
         api(&client, "Host").get("w0").await.unwrap().data["status"]["provision"]["source"] == "127.0.0.1"
     })
     .await;
+    // The hub's own paths know of it.
+    let raw =
+        async |path: &str| client.request_text(axum::http::Request::get(path).body(Vec::new()).unwrap()).await.unwrap();
+    assert_eq!(raw("/readyz/ignition").await, "ok");
+    let figures = raw("/metrics").await;
+    assert!(figures.contains("kiln_ignition_requests_total{outcome=\"served-host\"} 1\n"), "{figures}");
+    assert!(figures.contains("kiln_requests_total{"), "{figures}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_over_another_api_server_serves_machines_whoever_leads() {
+    let name = "a_replica_over_another_api_server_serves_machines_whoever_leads";
+    if oracle::require(name, "curl", "curl").is_none() {
+        return;
+    }
+    let folder = TempDir::new("node-cluster");
+    let hub = Hub::start(&folder.join("hub"), "127.0.0.1:0", &[]);
+    let client = hub.with_pool().await;
+    declare_host(&client, "w0").await;
+    let token = issue(&client, "w0", now(), LIFETIME_SECONDS).await;
+    let issued = Authority::open(folder.path()).unwrap().issue_server(&["127.0.0.1".into()]).unwrap();
+    folder.write("tls.crt", issued.certificate);
+    folder.write("tls.key", issued.key);
+    let path = |name: &str| folder.join(name).display().to_string();
+    let start = || {
+        let (certificate, key, kubeconfig) = (path("tls.crt"), path("tls.key"), path("hub/kubeconfig"));
+        let arguments = ["serve", "--kubernetes", "--kubeconfig", &kubeconfig, "--node-listen", "127.0.0.1:0"];
+        Hub::spawn(
+            &folder.join("hub"),
+            &[&arguments[..], &["--tls-certificate", &certificate, "--tls-key", &key]].concat(),
+        )
+    };
+    let replicas = [start(), start()];
+    let header = format!("Authorization: {}", bearer(&token));
+    let stubborn = ["--fail", "--retry", "30", "--retry-all-errors", "--retry-delay", "1", "-H", &header];
+    let bodies = replicas.each_ref().map(|replica| {
+        let (done, said) = curl(&folder.join("ca.crt"), &format!("https://{}/ignition", replica.node), &stubborn);
+        assert!(done && said.contains("data:,w0\""), "{said}");
+        said.lines().last().unwrap_or_default().to_owned()
+    });
+    assert_eq!(bodies[0], bodies[1], "the same machine may ask any replica");
+    let missing = Command::new(env!("CARGO_BIN_EXE_kiln"))
+        .args(["serve", "--kubernetes", "--kubeconfig", &path("hub/kubeconfig"), "--node-listen", "127.0.0.1:0"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert!(
+        missing.status.code() == Some(1) && said.contains("give --tls-certificate FILE and --tls-key FILE"),
+        "{said}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

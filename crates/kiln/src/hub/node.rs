@@ -8,7 +8,7 @@
 //!
 //! [`NodeEndpoint`] keeps everything it needs in memory and every decision in the API: any number of replicas serve the
 //! same, and a restart costs a list. [`node_router`] is all of it as a router, for a listener of its own; [`beside`]
-//! puts it in front of the embedded API. Unauthenticated requests write nothing, anywhere.
+//! puts it in front of the embedded API. Requests without a token that is known write nothing, anywhere.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -80,7 +80,7 @@ impl Default for NodeLimits {
     }
 }
 
-/// At most so many alarms about one token are written.
+/// At most so many alarms about one token are written; the same alarm is written once anyway.
 const ALARMS: Rate = Rate { per_second: 1, burst: 3 };
 /// How long the last writes may take at the end.
 const LAST_WRITES: Duration = Duration::from_secs(3);

@@ -1,8 +1,8 @@
 //! One fetch, from the token to the bytes: recognise, judge, compose, use the token up, send.
 //!
 //! What can be decided without writing is decided from memory; only a good token of a host writes, and it writes before
-//! anything leaves: with the revision it was judged by, so that of two replicas one is told to look again. A stranger
-//! writes nothing at all.
+//! anything leaves: with the revision it was judged by, so that of two replicas one is told to look again. Whoever shows
+//! a token nobody knows makes it write nothing at all.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -272,10 +272,16 @@ fn remember(endpoint: &NodeEndpoint, token: HostToken) -> Option<(Arc<HostToken>
     Some((token, first?))
 }
 
-/// What a judgement other than serving means; an alarm is told to the Host.
+/// What a judgement other than serving means; an alarm is told to the Host, and so is a token that will never be good again.
 fn denied(endpoint: &NodeEndpoint, token: &Arc<HostToken>, source: IpAddr, judgement: &Judgement) -> Denied {
     match judgement {
-        Judgement::Refuse(refusal) => Outcome::Refused(*refusal).into(),
+        Judgement::Refuse(refusal) => {
+            let dead = matches!(refusal, Refusal::Expired | Refusal::Revoked | Refusal::Used);
+            if dead && endpoint.may_alarm(&token.record.hash, Instant::now()) {
+                endpoint.try_tell(Testimony::Dead { token: Arc::clone(token), source, at: now() });
+            }
+            Outcome::Refused(*refusal).into()
+        }
         Judgement::Serve { .. } => Outcome::Store.into(),
         Judgement::Alarm { first } => {
             if endpoint.may_alarm(&token.record.hash, Instant::now()) {

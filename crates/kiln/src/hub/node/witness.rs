@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::StreamExt;
-use kiln_core::boot_token::Use;
+use kiln_core::boot_token::{BootRecord, Use};
 use kiln_core::timeline::{Entry, Moment, Stage};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -48,6 +48,15 @@ pub enum Testimony {
         /// When.
         at: Moment,
     },
+    /// A machine shows a token of this host that is not good any more, and will do so for ever.
+    Dead {
+        /// Whose token.
+        token: Arc<HostToken>,
+        /// Where the machine is.
+        source: IpAddr,
+        /// When.
+        at: Moment,
+    },
     /// A machine of a pool got its config.
     Reached(Arc<PoolToken>),
 }
@@ -79,7 +88,7 @@ async fn write(endpoint: &NodeEndpoint, testimony: &Testimony) {
 
 fn about(testimony: &Testimony) -> String {
     match testimony {
-        Testimony::Fetched(token, _) | Testimony::Alarm { token, .. } => {
+        Testimony::Fetched(token, _) | Testimony::Alarm { token, .. } | Testimony::Dead { token, .. } => {
             format!("Host {}/{}", token.namespace, token.host)
         }
         Testimony::Reached(token) => format!("Secret {}/{}", token.namespace, token.secret),
@@ -103,6 +112,11 @@ async fn try_write(endpoint: &NodeEndpoint, testimony: &Testimony) -> Result<(),
                 (status["provision"]["alarm"] != cause.as_str()).then(|| json!({"provision": {"alarm": cause}}))
             };
             record_with(client, &token.namespace, &token.host, &entry, more).await.map(drop)
+        }
+        Testimony::Dead { token, source, at } => {
+            let cause = dead(&token.record, &token.host, *source);
+            let entry = Entry::failed(Stage::IgnitionFetched, *at, WITNESS, cause);
+            record_with(client, &token.namespace, &token.host, &entry, |_| None).await.map(drop)
         }
         Testimony::Reached(token) => {
             let Some(kind) = kinds::find("Secret") else { return Ok(()) };
@@ -141,6 +155,19 @@ fn alarm(generation: u64, first: Use, source: IpAddr) -> String {
     )
 }
 
+/// A dead token in words.
+fn dead(record: &BootRecord, host: &str, source: IpAddr) -> String {
+    let what = match (record.revoked, record.used) {
+        (Some(at), _) => format!("was revoked at {}", render_time(at)),
+        (None, Some(first)) => format!("it had used at {}", render_time(first.at)),
+        (None, None) => format!("expired at {}", render_time(record.expires)),
+    };
+    let generation = record.generation;
+    format!(
+        "{source} shows the boot token of generation {generation}, which {what}: `kiln token rotate {host}` issues another"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,6 +190,24 @@ mod tests {
         ] {
             let expected = expected.map(|said| json!({"provision": said}));
             assert_eq!(fetched(&provision, 2, first()), expected, "{provision}");
+        }
+    }
+
+    #[test]
+    fn a_dead_token_is_told_with_the_reason_and_the_next_step() {
+        let issued = BootRecord::issue(crate::hub::boot_secrets::hash_token("a"), None, Moment(1_700_000_000), 60);
+        let used = BootRecord { used: Some(first()), ..issued };
+        for (record, expected) in [
+            (issued, "expired at 2023-11-14T22:14:20Z"),
+            (used, "it had used at 2023-11-14T22:13:20Z"),
+            (used.revoke(Moment(1_700_000_000)), "was revoked at 2023-11-14T22:13:20Z"),
+        ] {
+            assert_eq!(
+                dead(&record, "w0", first().source),
+                format!(
+                    "192.0.2.1 shows the boot token of generation 1, which {expected}: `kiln token rotate w0` issues another"
+                )
+            );
         }
     }
 
