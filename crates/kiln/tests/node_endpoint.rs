@@ -86,10 +86,12 @@ async fn a_token_that_is_not_good_is_511_with_the_truth_in_a_header() {
         assert_eq!((answer.header("x-kiln-reason"), answer.header("retry-after")), (reason, retry));
     }
     // A machine that will never get anything is told to its host, once.
+    for host in ["w0", "w1"] {
+        until("the story", async || lab.status(host).await["timeline"].is_array()).await;
+    }
     for (host, token, why) in
         [("w0", &expired, "expired at 1970-01-01T00:01:00Z"), ("w1", &revoked, "was revoked at 2026-01-01T00:00:00Z")]
     {
-        until("the story", async || lab.status(host).await["timeline"].is_array()).await;
         let settled = lab.revision();
         assert_eq!(replica.fetch(token, HERE).await.status, 511);
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -24,6 +24,7 @@ use super::table::{HostToken, Item, Overlay, Payload, PoolToken, Token};
 use super::witness::Testimony;
 use crate::hub::boot_secrets::{hash_token, parse_record, render_record};
 use crate::hub::controllers::kinds;
+use crate::hub::pools::label;
 use crate::hub::timeline::now;
 
 /// How often the use of a token is written again when somebody else was faster.
@@ -296,7 +297,7 @@ fn denied(endpoint: &NodeEndpoint, token: &Arc<HostToken>, source: IpAddr, judge
 
 fn check_pool(asked: &Asked<'_>, payload: &Payload) -> Result<(), Denied> {
     match asked.pool {
-        Some(pool) if pool != payload.pool => Err(Outcome::OtherPool.into()),
+        Some(pool) if label(pool) != payload.pool => Err(Outcome::OtherPool.into()),
         _ => Ok(()),
     }
 }

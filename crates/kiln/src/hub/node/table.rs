@@ -41,7 +41,7 @@ pub type Place = (String, String);
 pub struct Payload {
     /// SHA-256 of everything it was made from.
     pub id: String,
-    /// The pool it belongs to.
+    /// The label of the pool it belongs to.
     pub pool: String,
     /// As the API has it.
     pub revision: String,
@@ -295,13 +295,13 @@ pub fn read_secret(object: &Value, known: Option<&Arc<Payload>>) -> Option<Item>
     }
 }
 
-/// The label; a name too long for a label stands in the owner; without either it is the end of the Secret's name.
+/// The owner; without one the label, which is cut when the name is too long for it, or the end of the Secret's name.
 fn host_of(metadata: &Value, prefix: &str) -> String {
     let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
     let owner = owners.filter(|owner| owner["kind"] == "Host").find_map(|owner| owner["name"].as_str());
     let name = metadata["name"].as_str().unwrap_or_default();
-    let host = metadata["labels"][HOST_LABEL].as_str().filter(|label| !label.is_empty()).or(owner);
-    host.or_else(|| name.strip_prefix(prefix)).unwrap_or_default().to_owned()
+    let label = metadata["labels"][HOST_LABEL].as_str().filter(|label| !label.is_empty());
+    owner.or(label).or_else(|| name.strip_prefix(prefix)).unwrap_or_default().to_owned()
 }
 
 fn read_overlay(data: &Value) -> Option<Overlay> {
@@ -417,11 +417,16 @@ mod tests {
     }
 
     #[test]
-    fn the_host_of_a_token_is_in_its_label_its_owner_or_its_name() {
+    fn the_host_of_a_token_is_its_owner_or_in_its_label_or_its_name() {
         let record = BootRecord::issue(hash_token("kiln-a"), None, Moment(0), 60);
         for (more, expected) in [
             (json!({"labels": {"kiln.dev/ignition": "boot-token", "kiln.dev/host": "a"}}), "a"),
             (json!({"ownerReferences": [{"kind": "Pool", "name": "p"}, {"kind": "Host", "name": "b"}]}), "b"),
+            (
+                json!({"labels": {"kiln.dev/ignition": "boot-token", "kiln.dev/host": "cut-1234"},
+                    "ownerReferences": [{"kind": "Host", "name": "whole"}]}),
+                "whole",
+            ),
             (json!({}), "c"),
         ] {
             let mut object = secret("boot-token-c", "boot-token", more, &[]);

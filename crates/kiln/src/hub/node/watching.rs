@@ -18,6 +18,8 @@ use super::table::{Item, Place, read_secret};
 use crate::hub::boot_secrets::IGNITION_LABEL;
 use crate::hub::controllers::kinds;
 
+/// What is read; the label has other values, too.
+const WANTED: &str = "payload,overlay,boot-token,pool-token";
 /// The wait after the first error; doubled each time.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The longest wait.
@@ -28,7 +30,7 @@ pub async fn observe_secrets(endpoint: Arc<NodeEndpoint>) {
     let Some(secrets) = kinds::find("Secret") else { return };
     let api: Api<DynamicObject> = Api::all_with(endpoint.client.clone(), &secrets.resource());
     // Payloads are large: a page of fewer holds less at a time.
-    let config = watcher::Config::default().labels(IGNITION_LABEL).page_size(100);
+    let config = watcher::Config::default().labels(&format!("{IGNITION_LABEL} in ({WANTED})")).page_size(100);
     let mut events = pin!(watcher::watcher(api, config));
     let mut listed: HashSet<Place> = HashSet::new();
     let mut wait = FIRST_WAIT;
