@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Cause;
 use crate::json_path::JsonPath;
+use crate::registry::compare_versions;
 use crate::resource::{Column, ColumnValue, Resource};
 use crate::scale::ScalePaths;
 use crate::schema::Schema;
@@ -74,6 +75,7 @@ pub fn parse_definition(definition: &Value) -> Result<Vec<Resource>, Vec<Cause>>
         requires_revision: true,
         strategic: false,
         columns: Vec::new(),
+        deprecation: None,
         schema: Arc::new(Schema::anything()),
         published: Arc::new(Value::Null),
         selectable: Vec::new(),
@@ -82,13 +84,30 @@ pub fn parse_definition(definition: &Value) -> Result<Vec<Resource>, Vec<Cause>>
     let mut resources = Vec::new();
     for (index, version) in versions.iter().enumerate() {
         let at = format!("spec.versions[{index}]");
-        if let Some(resource) = parse_version(&common, version, &at, &mut causes)
+        if let Some(mut resource) = parse_version(&common, version, &at, &mut causes)
             && version["served"] == true
         {
+            resource.deprecation = deprecation(&resource, version, versions);
             resources.push(resource);
         }
     }
     if causes.is_empty() { Ok(resources) } else { Err(causes) }
+}
+
+/// What whoever uses a deprecated version is told: its own words, or which newer version to use.
+fn deprecation(resource: &Resource, version: &Value, versions: &[Value]) -> Option<String> {
+    if version["deprecated"] != true {
+        return None;
+    }
+    if let Some(own) = version["deprecationWarning"].as_str() {
+        return Some(own.to_owned());
+    }
+    let Resource { group, version: old, kind, .. } = resource;
+    let current = versions.iter().filter(|version| version["served"] == true && version["deprecated"] != true);
+    let newer = current.filter_map(|version| version["name"].as_str());
+    let newest = newer.filter(|name| compare_versions(name, old).is_gt()).max_by(|a, b| compare_versions(a, b));
+    let instead = newest.map(|name| format!("; use {group}/{name} {kind}")).unwrap_or_default();
+    Some(format!("{group}/{old} {kind} is deprecated{instead}"))
 }
 
 /// Where objects of a resource are stored.
@@ -201,6 +220,10 @@ fn parse_column(column: &Value) -> Result<Column, String> {
         ColumnValue::First(paths.iter().map(path).collect::<Result<_, _>>()?)
     } else if let Some(paths) = column["count"].as_array() {
         ColumnValue::Count(paths.iter().map(path).collect::<Result<_, _>>()?)
+    } else if column["duration"].is_string() {
+        ColumnValue::Duration(path(&column["duration"])?)
+    } else if column["requestState"] == true {
+        ColumnValue::RequestState
     } else if let [kind, name] = column["reference"].as_array().map(Vec::as_slice).unwrap_or_default() {
         ColumnValue::Reference(path(kind)?, path(name)?)
     } else {

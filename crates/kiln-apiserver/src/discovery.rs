@@ -6,6 +6,8 @@ use crate::registry::Registry;
 use crate::resource::Resource;
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+/// The real server does not sort those of defined kinds, and kubectl prints them as they come.
+const DEFINED_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
 /// Kinds that are only asked, never stored: group, kind, plural.
 pub const REVIEWS: [(&str, &str, &str, bool); 5] = [
@@ -48,7 +50,7 @@ pub fn resource_list(registry: &Registry, group: &str, version: &str) -> Option<
     for resource in registry.of_version(group, version) {
         let mut entry = json!({
             "name": resource.plural, "singularName": resource.singular, "namespaced": resource.namespaced,
-            "kind": resource.kind, "verbs": VERBS,
+            "kind": resource.kind, "verbs": verbs_of(resource),
         });
         insert_names(&mut entry, resource);
         resources.push(entry);
@@ -114,7 +116,7 @@ fn aggregated_resources(registry: &Registry, group: &str, version: &str) -> Vec<
     for resource in registry.of_version(group, version) {
         let mut entry = json!({
             "resource": resource.plural, "responseKind": kind_of(&resource.kind), "scope": scope(resource.namespaced),
-            "singularResource": resource.singular, "verbs": VERBS,
+            "singularResource": resource.singular, "verbs": verbs_of(resource),
         });
         insert_names(&mut entry, resource);
         let subresources: Vec<Value> = subresources(resource)
@@ -153,6 +155,12 @@ fn group_entry(group: &str, versions: &[String]) -> Value {
     let entry = |version: &String| json!({"groupVersion": format!("{group}/{version}"), "version": version});
     let all: Vec<Value> = versions.iter().map(entry).collect();
     json!({"name": group, "versions": all, "preferredVersion": versions.first().map(entry)})
+}
+
+fn verbs_of(resource: &Resource) -> [&'static str; 8] {
+    // Only kinds that kubectl has compiled in come with the server, but for definitions themselves.
+    let builtin = resource.strategic || resource.group == "apiextensions.k8s.io";
+    if builtin { VERBS } else { DEFINED_VERBS }
 }
 
 fn insert_names(entry: &mut Value, resource: &Resource) {

@@ -122,9 +122,9 @@ impl ApiError {
     }
 
     /// 415 with what would be read.
-    pub fn unsupported_media_type(given: &str, accepted: &[&str]) -> ApiError {
+    pub fn unsupported_media_type(accepted: &[&str]) -> ApiError {
         let message = format!(
-            "the body of the request was in an unknown format - accepted media types include: {} (got {given})",
+            "the body of the request was in an unknown format - accepted media types include: {}",
             accepted.join(", ")
         );
         ApiError::new(415, "UnsupportedMediaType", message)

@@ -163,7 +163,8 @@ async fn answer_objects(
         return Err(ApiError::no_such_path());
     }
     let call = objects::Call { server, identity, conditions, resource, path: &path, query, form };
-    call.answer(verb, request).await
+    let answer = call.answer(verb, request).await?;
+    Ok(answer.warned(resource.deprecation.as_deref()))
 }
 
 /// The API verb of a request.

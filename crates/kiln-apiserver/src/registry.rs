@@ -98,7 +98,7 @@ impl Registry {
 }
 
 /// `v2` above `v1` above `v1beta2` above `v1alpha1` above everything else.
-fn compare_versions(a: &str, b: &str) -> Ordering {
+pub(crate) fn compare_versions(a: &str, b: &str) -> Ordering {
     match (rank(a), rank(b)) {
         (Some(a), Some(b)) => a.cmp(&b),
         (a, b) => a.is_some().cmp(&b.is_some()).then_with(|| b.cmp(&a)),

@@ -45,6 +45,8 @@ pub struct Resource {
     pub strategic: bool,
     /// What `kubectl get` shows after the name.
     pub columns: Vec<Column>,
+    /// What whoever uses this version is told, if it is on its way out.
+    pub deprecation: Option<String>,
     /// What objects look like.
     pub schema: Arc<Schema>,
     /// The schema as it is published.
@@ -81,6 +83,10 @@ pub enum ColumnValue {
     Count(Vec<JsonPath>),
     /// Two fields with a slash, the first in lower case: `pod/web`.
     Reference(JsonPath, JsonPath),
+    /// Seconds as people say them.
+    Duration(JsonPath),
+    /// How far a certificate signing request has come.
+    RequestState,
 }
 
 impl Resource {

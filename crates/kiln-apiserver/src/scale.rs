@@ -69,7 +69,12 @@ impl ScalePaths {
                 Some(0..=0x7fff_ffff) => continue,
                 Some(..0) => "should be a non-negative integer",
                 Some(_) => "should be less than or equal to 2147483647",
-                None => "should be an integer",
+                None => {
+                    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                    let why = format!("{} accessor error: {text} is of the type {}, expected int64", path.text, go_type(value));
+                    causes.push(Cause::invalid(path.text.as_str(), &0.into(), &why));
+                    continue;
+                }
             };
             causes.push(Cause::invalid(path.text.as_str(), value, why));
         }
@@ -169,6 +174,18 @@ pub fn applied_scale(paths: &ScalePaths, api_version: &str, kind: &str, scale: &
         paths.spec.set(&mut wanted, replicas.clone());
     }
     wanted
+}
+
+/// What the real server, which is written in Go, calls the type of a value that is no whole number.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::String(_) => "string",
+        Value::Bool(_) => "bool",
+        Value::Object(_) => "map[string]interface {}",
+        Value::Array(_) => "[]interface {}",
+        Value::Number(_) => "float64",
+        Value::Null => "<nil>",
+    }
 }
 
 #[cfg(test)]

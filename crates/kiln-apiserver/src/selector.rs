@@ -238,6 +238,9 @@ impl<'a> Lexer<'a> {
         if !self.take(&Token::Open)? {
             return Err(SelectorError("expected: '('".into()));
         }
+        if self.peek()?.is_none() {
+            return Err(SelectorError("found '', expected: ',', ')' or identifier".into()));
+        }
         let mut values = BTreeSet::new();
         loop {
             match self.peek()? {

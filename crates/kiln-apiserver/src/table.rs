@@ -69,6 +69,20 @@ fn render_row(resource: &Resource, object: &Value, include: IncludeObject, now: 
     row
 }
 
+/// In the words of the real server.
+fn request_state(request: &Value) -> String {
+    let conditions = request["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is = |kind: &str| conditions.iter().any(|condition| condition["type"] == kind);
+    let decided = match (is("Denied"), is("Approved")) {
+        (true, _) => "Denied",
+        (false, true) => "Approved",
+        (false, false) => "Pending",
+    };
+    let failed = if is("Failed") { ",Failed" } else { "" };
+    let issued = request["status"]["certificate"].as_str().is_some_and(|certificate| !certificate.is_empty());
+    format!("{decided}{failed}{}", if issued { ",Issued" } else { "" })
+}
+
 fn render_cell(column: &Column, object: &Value, now: OffsetDateTime) -> Value {
     let path = match &column.value {
         ColumnValue::Path(path) => path,
@@ -87,6 +101,11 @@ fn render_cell(column: &Column, object: &Value, now: OffsetDateTime) -> Value {
             };
             return paths.iter().flat_map(|path| path.find(object)).map(count).sum::<usize>().into();
         }
+        ColumnValue::Duration(path) => {
+            let seconds = path.find(object).first().and_then(|value| value.as_i64());
+            return seconds.map_or_else(|| "<none>".into(), render_age).into();
+        }
+        ColumnValue::RequestState => return request_state(object).into(),
         ColumnValue::Reference(kind, name) => {
             return format!("{}/{}", kind.text(object).to_lowercase(), name.text(object)).into();
         }

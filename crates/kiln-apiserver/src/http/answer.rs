@@ -73,6 +73,12 @@ impl Answer {
         Answer { retry_after: error.details.retry_after_seconds, ..answer }
     }
 
+    /// With a warning before all others.
+    pub(super) fn warned(mut self, warning: Option<&str>) -> Answer {
+        self.warnings.splice(0..0, warning.map(str::to_owned));
+        self
+    }
+
     pub(super) fn with_warnings(self, warnings: Vec<String>) -> Answer {
         Answer { warnings, ..self }
     }

@@ -162,7 +162,7 @@ pub(super) fn object(received: &Received) -> Result<Value, ApiError> {
         "" | JSON => json(&received.bytes).and_then(|object| check_shape(&object).map(|()| object)),
         protobuf::MEDIA_TYPE => protobuf::decode(&received.bytes)
             .map_err(|why| ApiError::bad_request(format!("the protobuf in the body cannot be read: {why}"))),
-        other => Err(ApiError::unsupported_media_type(other, &[JSON, protobuf::MEDIA_TYPE])),
+        _ => Err(ApiError::unsupported_media_type(&[JSON, protobuf::MEDIA_TYPE])),
     }
 }
 

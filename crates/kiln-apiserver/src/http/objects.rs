@@ -171,10 +171,6 @@ impl Call<'_> {
     }
 
     fn patch_body(&self, received: body::Received) -> Result<PatchBody, ApiError> {
-        let unsupported = |media: &str| {
-            let known = [JSON_PATCH, MERGE_PATCH, APPLY_PATCH];
-            Err(ApiError::unsupported_media_type(media, &known))
-        };
         match received.media.as_str() {
             JSON_PATCH => Ok(PatchBody::Json(received.bytes.to_vec())),
             MERGE_PATCH => Ok(PatchBody::Merge(body::json(&received.bytes)?)),
@@ -187,7 +183,7 @@ impl Call<'_> {
                     .map_err(|error| ApiError::bad_request(format!("error decoding YAML: {}", error.message)))?;
                 Ok(PatchBody::Apply { wanted, force: self.query.flag("force") })
             }
-            other => unsupported(other),
+            _ => Err(ApiError::unsupported_media_type(&[JSON_PATCH, MERGE_PATCH, APPLY_PATCH])),
         }
     }
 

@@ -194,8 +194,10 @@ fn check_preconditions(
     let check = |what: &str, wanted: &Option<String>, found: &Value| match wanted {
         Some(wanted) if found.as_str() != Some(wanted) => {
             let found = found.as_str().unwrap_or_default();
-            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
-            Err(ApiError::conflict(resource.named(name), &why))
+            let why = format!("the {what} in the precondition ({wanted}) does not match the {what} in record ({found})");
+            let perhaps = if what == "UID" { "deleted and then recreated" } else { "modified" };
+            let why = format!("{why}. The object might have been {perhaps}");
+            Err(ApiError::conflict(resource.named_kind(name), &why))
         }
         _ => Ok(()),
     };

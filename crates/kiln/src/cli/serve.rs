@@ -97,9 +97,9 @@ pub struct ServeArgs {
 pub fn run(args: &ServeArgs) -> Result<Outcome, Failure> {
     let Some(layer) = layers(args)? else { return Ok(Outcome::Refused) };
     if args.kubernetes {
-        let url = args.node_url.clone().map(config::parse_node_url).transpose();
+        let url = layer.node_url.clone().map(config::parse_node_url).transpose();
         let url = url.map_err(|why| Failure::refused(anyhow!(why)))?;
-        let endpoint = url.map(|url| Endpoint::read(url, args.node_ca.as_deref())).transpose();
+        let endpoint = url.map(|url| Endpoint::read(url, layer.node_ca.as_deref())).transpose();
         let endpoint = endpoint.context("cannot read the authorities of --node-ca").map_err(Failure::refused)?;
         return kubernetes::run(args.kubeconfig.as_deref(), layer, endpoint);
     }
