@@ -71,7 +71,11 @@ impl ScalePaths {
                 Some(_) => "should be less than or equal to 2147483647",
                 None => {
                     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                    let why = format!("{} accessor error: {text} is of the type {}, expected int64", path.text, go_type(value));
+                    let why = format!(
+                        "{} accessor error: {text} is of the type {}, expected int64",
+                        path.text,
+                        go_type(value)
+                    );
                     causes.push(Cause::invalid(path.text.as_str(), &0.into(), &why));
                     continue;
                 }

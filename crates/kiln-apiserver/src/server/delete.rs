@@ -194,7 +194,8 @@ fn check_preconditions(
     let check = |what: &str, wanted: &Option<String>, found: &Value| match wanted {
         Some(wanted) if found.as_str() != Some(wanted) => {
             let found = found.as_str().unwrap_or_default();
-            let why = format!("the {what} in the precondition ({wanted}) does not match the {what} in record ({found})");
+            let why =
+                format!("the {what} in the precondition ({wanted}) does not match the {what} in record ({found})");
             let perhaps = if what == "UID" { "deleted and then recreated" } else { "modified" };
             let why = format!("{why}. The object might have been {perhaps}");
             Err(ApiError::conflict(resource.named_kind(name), &why))
