@@ -166,7 +166,7 @@ fn wanted_part(resource: &Resource, wanted: &Value, part: Part) -> Value {
         match part {
             Part::Main | Part::Scale if resource.status => drop(map.shift_remove("status")),
             Part::Main | Part::Scale => {}
-            Part::Status => {
+            Part::Status | Part::Approval => {
                 map.retain(|key, _| ["apiVersion", "kind", "metadata", "status"].contains(&key.as_str()));
                 // Only what says which object is meant.
                 if let Some(metadata) = map.get_mut("metadata").and_then(Value::as_object_mut) {

@@ -35,6 +35,8 @@ pub enum Part {
     Status,
     /// The number of replicas, which was put into its place before; treated as the main part.
     Scale,
+    /// The conditions of a certificate request, by whoever approves or denies it.
+    Approval,
 }
 
 /// Who writes, when, and how strictly it is judged.
@@ -157,8 +159,12 @@ pub fn plan_unmanaged(
     let mut object = match part {
         Part::Main | Part::Scale if resource.status => with_field(object, "status", before.get("status")),
         Part::Main | Part::Scale => object,
-        Part::Status => {
-            let status = object.get("status").cloned();
+        Part::Status | Part::Approval => {
+            let given = object.get("status");
+            let status = match part {
+                Part::Approval => Some(approved_status(before.get("status"), given)),
+                _ => given.cloned(),
+            };
             let managed = object["metadata"].get("managedFields").cloned();
             let mut kept = with_field(before.clone(), "status", status.as_ref());
             // A status update may clean up who manages what.
@@ -184,6 +190,16 @@ pub fn plan_unmanaged(
         object["metadata"]["generation"] = generation.into();
     }
     Ok(Planned { object, warnings })
+}
+
+/// Whoever approves writes conditions; the certificate is the signer's.
+fn approved_status(before: Option<&Value>, given: Option<&Value>) -> Value {
+    let mut status = before.filter(|before| before.is_object()).cloned().unwrap_or_else(|| Value::Object(Map::new()));
+    match given.and_then(|given| given.get("conditions")) {
+        Some(conditions) => status["conditions"] = conditions.clone(),
+        None => drop(status.as_object_mut().and_then(|status| status.shift_remove("conditions"))),
+    }
+    status
 }
 
 /// Whether storing `after` would change nothing that matters: who wrote the same value when does not.

@@ -90,7 +90,26 @@ fn settle_signing_request(before: Option<&Value>, object: &mut Value, context: &
         }
         Some(before) => object["spec"] = before["spec"].clone(),
     }
-    Vec::new()
+    decisions(before.unwrap_or(&Value::Null), object)
+}
+
+/// A request is approved or denied, not both, and no decision is taken back.
+fn decisions(before: &Value, object: &Value) -> Vec<Cause> {
+    let conditions = &object["status"]["conditions"];
+    let has = |object: &Value, kind: &str| {
+        let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.into_iter().any(|condition| condition["type"] == kind)
+    };
+    let mut causes = Vec::new();
+    if has(object, "Approved") && has(object, "Denied") {
+        let why = "Approved and Denied conditions are mutually exclusive";
+        causes.push(Cause::invalid("status.conditions", conditions, why));
+    }
+    let removed = ["Approved", "Denied", "Failed"].into_iter().filter(|kind| has(before, kind) && !has(object, kind));
+    causes.extend(removed.map(|kind| {
+        Cause::forbidden("status.conditions", &format!("updates may not remove a condition of type \"{kind}\""))
+    }));
+    causes
 }
 
 fn settle_definition(before: Option<&Value>, object: &mut Value, context: &WriteContext) -> Vec<Cause> {

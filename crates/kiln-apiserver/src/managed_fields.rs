@@ -215,6 +215,7 @@ fn subresource(part: Part) -> &'static str {
         Part::Main => "",
         Part::Scale => "scale",
         Part::Status => "status",
+        Part::Approval => "approval",
     }
 }
 
@@ -227,7 +228,7 @@ fn is_in_part(resource: &Resource, path: &[String], part: Part) -> bool {
     let first = path.first().map(String::as_str).unwrap_or_default();
     match part {
         Part::Main | Part::Scale => !(first == "f:status" && resource.status),
-        Part::Status => !["f:metadata", "f:spec"].contains(&first),
+        Part::Status | Part::Approval => !["f:metadata", "f:spec"].contains(&first),
     }
 }
 

@@ -325,7 +325,7 @@ pub fn part_of(resource: &Resource, subresource: Option<&str>) -> Result<Part, A
         None => Ok(Part::Main),
         Some("status") if resource.status => Ok(Part::Status),
         Some("scale") if resource.scale.is_some() => Ok(Part::Scale),
-        Some("approval") if resource.is("certificates.k8s.io", "certificatesigningrequests") => Ok(Part::Status),
+        Some("approval") if resource.is("certificates.k8s.io", "certificatesigningrequests") => Ok(Part::Approval),
         Some(_) => Err(ApiError::no_such_path()),
     }
 }

@@ -53,7 +53,9 @@ impl Cluster {
             "admin,kiln-admin,1,system:masters\nshared,{SHARED_USER},2,\"{shared}\"\nnode,system:node:w0,3,system:nodes\n"
         );
         fs::write(folder.join("tokens.csv"), tokens).unwrap();
-        fs::write(folder.join("accounts.key"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
+        let accounts = KeyPair::generate().unwrap();
+        fs::write(folder.join("accounts.key"), accounts.serialize_pem()).unwrap();
+        fs::write(folder.join("accounts.pub"), accounts.public_key_pem()).unwrap();
         signing_authority(folder);
         let mut cluster = Cluster { processes: Vec::new(), port, authority: String::new() };
         let etcd_flags = [
@@ -75,7 +77,7 @@ impl Cluster {
             "--authorization-mode=AlwaysAllow".into(),
             "--service-account-issuer=https://kubernetes.default.svc".into(),
             format!("--service-account-signing-key-file={}", path("accounts.key")),
-            format!("--service-account-key-file={}", path("accounts.key")),
+            format!("--service-account-key-file={}", path("accounts.pub")),
             "--service-cluster-ip-range=10.0.0.0/24".into(),
             "--disable-admission-plugins=ServiceAccount".into(),
         ];
@@ -88,7 +90,6 @@ impl Cluster {
         let chain = fs::read_to_string(&certificates).unwrap();
         cluster.authority = chain[chain.rfind("-----BEGIN").unwrap()..].to_owned();
         fs::write(folder.join("kubeconfig"), cluster.kubeconfig("admin")).unwrap();
-        wait("kube-apiserver does not listen", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
         let version = Command::new(assets.join("kube-apiserver")).arg("--version").output().unwrap();
         let version = String::from_utf8(version.stdout).unwrap();
         let minor: u32 = version.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or_default();
@@ -163,7 +164,7 @@ async fn ask(client: &Client, name: &str, signer: &str, pem: &str) {
     create(
         client,
         json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name},
-        "spec": {"request": STANDARD.encode(pem), "signerName": signer, "usages": ["digital signature", purpose]}}),
+        "spec": {"request": STANDARD.encode(pem), "signerName": signer, "usages": ["digital signature", "key encipherment", purpose]}}),
     )
     .await;
 }

@@ -197,3 +197,28 @@ fn builtin_kinds_have_their_ways() {
     let request = create(&builtin("certificatesigningrequests"), request, FieldValidation::Strict).unwrap().object;
     assert_eq!(request["spec"]["username"], "u");
 }
+
+#[test]
+fn whoever_approves_writes_conditions_only_and_takes_nothing_back() {
+    let resource = builtin("certificatesigningrequests");
+    let request = json!({"metadata": {"name": "r"}, "spec": {"request": "eA==", "signerName": "example.org/x"}});
+    let mut before = create(&resource, request, FieldValidation::Strict).unwrap().object;
+    before["status"] = json!({"certificate": "c2lnbmVk"});
+    let update = |before: &Value, status: Value, part: Part| {
+        let mut given = before.clone();
+        given["status"] = status;
+        plan_update(&resource, before, given, part, &context(FieldValidation::Warn))
+    };
+    let approved = json!([{"type": "Approved", "status": "True"}]);
+    let forged = json!({"certificate": "Zm9yZ2Vk", "conditions": approved});
+    let after = update(&before, forged, Part::Approval).unwrap().object;
+    assert_eq!(after["status"], json!({"certificate": "c2lnbmVk", "conditions": approved}));
+    let refused = update(&after, json!({"conditions": []}), Part::Approval).unwrap_err();
+    let expected = "is invalid: status.conditions: Forbidden: updates may not remove a condition of type \"Approved\"";
+    assert!(refused.message.ends_with(expected), "{}", refused.message);
+    let both = json!({"conditions": [{"type": "Approved", "status": "True"}, {"type": "Denied", "status": "True"}]});
+    let refused = update(&after, both, Part::Approval).unwrap_err();
+    assert!(refused.message.ends_with("Approved and Denied conditions are mutually exclusive"), "{}", refused.message);
+    let signed = json!({"certificate": "bmV3", "conditions": approved});
+    assert_eq!(update(&after, signed.clone(), Part::Status).unwrap().object["status"], signed);
+}

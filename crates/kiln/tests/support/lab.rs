@@ -234,7 +234,7 @@ pub async fn create(client: &Client, object: Value) {
 }
 
 pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(120);
     loop {
         if let Some(found) = look().await {
             return found;

@@ -71,7 +71,7 @@ pub struct HostRecord {
     pub labels: BTreeMap<String, String>,
     /// What its requests are judged by; the pool's part is added by the view.
     pub facts: HostFacts,
-    /// What happened to it. Only stages, times and sources are kept.
+    /// What happened to it.
     pub timeline: Timeline,
     /// Verdicts that are written down.
     pub recorded: Vec<Recorded>,
@@ -240,9 +240,9 @@ pub fn read_pool(object: &Value) -> PoolRecord {
         "" => spec["health"].clone(),
         written => serde_json::from_str(written).unwrap_or_default(),
     };
-    // An unknown word must not mean "approve": the most careful mode that still helps.
     let taints = spec["nodeTaints"].as_array().or(spec["taints"].as_array());
     PoolRecord {
+        // An unknown word must not mean "approve".
         mode: mode.map(|mode| mode.parse().unwrap_or(Mode::Observe)),
         proof: proof.map(|proof| proof.parse().unwrap_or(Proof::Key)),
         kubeconfig,
