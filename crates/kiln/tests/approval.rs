@@ -313,10 +313,15 @@ async fn a_renewal_is_for_the_names_the_kubelet_serves_and_the_cluster_signed() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_host_loses_its_token_and_a_new_generation_is_wanted() {
     let lab = Lab::start("approval-late").await;
-    let health = json!({"stages": {"RealRoot": "1s", "ClientCSR": "1s"}, "repair": {"policy": "Reprovision", "attempts": 1}});
+    let health =
+        json!({"stages": {"RealRoot": "1s", "ClientCSR": "1s"}, "repair": {"policy": "Reprovision", "attempts": 1}});
     lab.pool("p", json!({"health": health})).await;
-    create(&lab.hub.client, json!({"apiVersion": "v1", "kind": "Secret", "type": "kiln.dev/boot-token",
-        "metadata": {"name": "boot-token-w0", "namespace": "default"}, "stringData": {"generation": "1"}})).await;
+    create(
+        &lab.hub.client,
+        json!({"apiVersion": "v1", "kind": "Secret", "type": "kiln.dev/boot-token",
+        "metadata": {"name": "boot-token-w0", "namespace": "default"}, "stringData": {"generation": "1"}}),
+    )
+    .await;
     lab.host("w0", "p", json!({"generation": 1, "fetchedAt": ago(600)})).await;
     let entry = json!({"stage": "IgnitionFetched", "outcome": "Reached", "time": ago(600), "source": "test", "cause": "fetched"});
     lab.status("w0", json!({"timeline": [entry]})).await;
@@ -325,13 +330,19 @@ async fn a_late_host_loses_its_token_and_a_new_generation_is_wanted() {
         wanted.is_object().then_some(wanted)
     });
     let wanted = wanted.await;
-    assert_eq!((&wanted["action"], &wanted["attempt"], &wanted["stage"]), (&json!("Reprovision"), &json!(1), &json!("ClientCSR")));
+    assert_eq!(
+        (&wanted["action"], &wanted["attempt"], &wanted["stage"]),
+        (&json!("Reprovision"), &json!(1), &json!("ClientCSR"))
+    );
     let token = api(&lab.hub.client, "Secret", "default").get("boot-token-w0").await.unwrap();
     assert!(token.data["data"]["revoked"].is_string(), "{:?}", token.data);
     // Its Node is ready in the end: nothing is wanted any more.
     create(&lab.cluster.client, node("w0", false)).await;
     let ready = json!({"status": node("w0", true)["status"]});
-    api(&lab.cluster.client, "Node", "").patch_status("w0", &PatchParams::default(), &Patch::Merge(ready)).await.unwrap();
+    api(&lab.cluster.client, "Node", "")
+        .patch_status("w0", &PatchParams::default(), &Patch::Merge(ready))
+        .await
+        .unwrap();
     until("nothing is wanted any more", async || {
         lab.host_status("w0").await["provision"]["wanted"].is_null().then_some(())
     })
