@@ -7,8 +7,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use kiln_image::customize::{Composition, Packing};
@@ -25,6 +24,8 @@ use super::sparse::SparseFile;
 
 /// What is read, hashed and deflated at once.
 const PIECE: usize = 1 << 20;
+/// Pieces that wait for the hasher at most.
+const QUEUE: usize = 4;
 /// No name, no time, no system: the same image gives the same bytes.
 const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 
@@ -92,7 +93,8 @@ fn cannot_write(source: io::Error) -> ImageError {
 }
 
 fn copy(image: &Composition<'_>, packing: Packing, output: &mut impl Write) -> Result<Written, ImageError> {
-    let (to_hasher, pieces) = sync_channel::<Arc<Vec<u8>>>(4);
+    let (to_hasher, pieces) = sync_channel::<Vec<u8>>(QUEUE);
+    let (give_back, used) = sync_channel::<Vec<u8>>(QUEUE);
     thread::scope(|scope| {
         let hasher = scope.spawn(move || {
             let mut sha256 = Sha256::new();
@@ -100,10 +102,12 @@ fn copy(image: &Composition<'_>, packing: Packing, output: &mut impl Write) -> R
             for piece in pieces {
                 sha256.update(&piece);
                 bytes += piece.len() as u64;
+                // Memory that another thread gave is slow to come back to it by way of the allocator.
+                let _ = give_back.try_send(piece);
             }
             Written { sha256: sha256.finish(), bytes }
         });
-        let mut output = Hashed { output, to_hasher };
+        let mut output = Hashed { output, to_hasher, used };
         let copied = match packing {
             Packing::AsIs => copy_plain(&image.image, &mut output),
             Packing::Gzip => copy_deflated(&image.image, &mut output),
@@ -117,32 +121,37 @@ fn copy(image: &Composition<'_>, packing: Packing, output: &mut impl Write) -> R
 /// Writes pieces and hands them to the hasher.
 struct Hashed<'a, W> {
     output: &'a mut W,
-    to_hasher: SyncSender<Arc<Vec<u8>>>,
+    to_hasher: SyncSender<Vec<u8>>,
+    /// What the hasher is done with.
+    used: Receiver<Vec<u8>>,
 }
 
 impl<W: Write> Hashed<'_, W> {
     fn write(&mut self, piece: Vec<u8>) -> Result<(), ImageError> {
-        let piece = Arc::new(piece);
+        self.output.write_all(&piece).map_err(cannot_write)?;
         // The hasher lives until this end is dropped.
-        let _ = self.to_hasher.send(piece.clone());
-        self.output.write_all(&piece).map_err(cannot_write)
+        let _ = self.to_hasher.send(piece);
+        Ok(())
     }
 }
 
-fn pieces(image: &impl ReadAt) -> impl Iterator<Item = Result<Vec<u8>, ImageError>> {
-    let length = image.len();
-    (0..length).step_by(PIECE).map(move |offset| {
-        let piece = image.read_vec(offset, (length - offset).min(PIECE as u64) as usize);
-        piece.map_err(ImageError::read("the image"))
-    })
+/// Where the pieces of an image are.
+fn pieces(length: u64) -> impl Iterator<Item = (u64, usize)> {
+    (0..length).step_by(PIECE).map(move |offset| (offset, (length - offset).min(PIECE as u64) as usize))
+}
+
+fn read_piece(image: &impl ReadAt, (offset, length): (u64, usize), mut buffer: Vec<u8>) -> Result<Vec<u8>, ImageError> {
+    buffer.resize(length, 0);
+    image.read_exact_at(offset, &mut buffer).map_err(ImageError::read("the image"))?;
+    Ok(buffer)
 }
 
 fn copy_plain(image: &impl ReadAt, output: &mut Hashed<'_, impl Write>) -> Result<(), ImageError> {
     let mut progress = Progress::new("writing", image.len());
-    for piece in pieces(image) {
-        let piece = piece?;
-        progress.advance(piece.len() as u64);
-        output.write(piece)?;
+    for piece in pieces(image.len()) {
+        let buffer = output.used.try_recv().unwrap_or_default();
+        progress.advance(piece.1 as u64);
+        output.write(read_piece(image, piece, buffer)?)?;
     }
     Ok(())
 }
@@ -151,7 +160,7 @@ fn copy_deflated(image: &impl ReadAt, output: &mut Hashed<'_, impl Write>) -> Re
     let mut progress = Progress::new("compressing", image.len());
     let mut crc32 = crc32fast::Hasher::new();
     let cores = thread::available_parallelism().map_or(1, |cores| cores.get().min(16));
-    let mut pieces = pieces(image);
+    let mut pieces = pieces(image.len()).map(|piece| read_piece(image, piece, Vec::new()));
     output.write(GZIP_HEADER.to_vec())?;
     loop {
         let batch: Vec<Vec<u8>> = pieces.by_ref().take(cores).collect::<Result<_, _>>()?;
