@@ -58,6 +58,20 @@ pub fn run(bench: &Bench) -> Result<()> {
     }
 }
 
+/// Where cargo puts what it builds with a profile.
+fn target_of(profile: &str) -> PathBuf {
+    Path::new("target").join(if profile == "dev" { "debug" } else { profile })
+}
+
+/// Builds `kiln` and this program with a profile: the client must not be slower than the server. Gives the command that measures.
+fn build_measuring(bench: &str, profile: &str) -> Result<Command> {
+    let mut build = Command::new("cargo");
+    execute(build.args(["build", "--package", "kiln", "--package", "xtask", "--profile", profile]))?;
+    let mut measuring = Command::new(target_of(profile).join("xtask"));
+    measuring.args(["bench", bench, "--built", "--profile", profile]);
+    Ok(measuring)
+}
+
 /// The peer from its own crate, built once into the target folder.
 fn install_peer() -> Result<PathBuf> {
     let root = Path::new("target/bench-tools");

@@ -2,8 +2,7 @@
 
 use std::process::ExitCode;
 
-// A hub spends forty percent of a write in the C library's allocator, a quarter with this one, and gets back what judging
-// ten thousand hosts took.
+// A hub spent forty percent of a write in the C library's allocator; with this one a create costs a quarter less.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -83,13 +82,9 @@ const FIGURES: [(&str, &str, &str, Goal); 24] = [
 type Measured = Vec<(&'static str, f64)>;
 
 pub fn run(args: &Args) -> Result<()> {
-    let folder = if args.profile == "dev" { "debug" } else { &args.profile };
-    let target = PathBuf::from("target").join(folder);
+    let target = super::target_of(&args.profile);
     if !args.built {
-        let mut build = Command::new("cargo");
-        execute(build.args(["build", "--package", "kiln", "--package", "xtask", "--profile", &args.profile]))?;
-        let mut measuring = Command::new(target.join("xtask"));
-        measuring.args(["bench", "hub", "--built", "--profile", &args.profile]);
+        let mut measuring = super::build_measuring("hub", &args.profile)?;
         for (flag, value) in [("--objects", args.objects), ("--clients", args.clients), ("--watches", args.watches)] {
             measuring.arg(flag).arg(value.to_string());
         }

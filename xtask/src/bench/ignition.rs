@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,13 +63,9 @@ const SECRETS: &str = "/api/v1/namespaces/bench/secrets";
 const HOSTS: &str = "/apis/kiln.dev/v1alpha1/namespaces/bench/hosts";
 
 pub fn run(args: &Args) -> Result<()> {
-    let folder = if args.profile == "dev" { "debug" } else { &args.profile };
-    let target = PathBuf::from("target").join(folder);
+    let target = super::target_of(&args.profile);
     if !args.built {
-        let mut build = Command::new("cargo");
-        execute(build.args(["build", "--package", "kiln", "--package", "xtask", "--profile", &args.profile]))?;
-        let mut measuring = Command::new(target.join("xtask"));
-        measuring.args(["bench", "ignition", "--built", "--profile", &args.profile]);
+        let mut measuring = super::build_measuring("ignition", &args.profile)?;
         for (flag, value) in [
             ("--hosts", args.hosts),
             ("--clients", args.clients),
