@@ -13,6 +13,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::BoxFuture;
 use kiln_core::health::{Attempts, Health, HealthPolicy, Remedy, judge_health, parse_duration};
+use kiln_core::provision::names;
 use kiln_core::timeline::{Moment, Stage};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::{Client, Error};
@@ -21,7 +22,7 @@ use tokio::sync::watch;
 
 use super::approval::fleet::{Member, Place, View};
 use super::controllers::cache::MANAGER;
-use super::controllers::kinds::{HOST, Watched, find};
+use super::controllers::kinds::{HOST, SECRET};
 use super::mirror::{Condition, DRIVEN, Truth, render_conditions};
 use super::timeline::{now, parse_time, render_time};
 
@@ -247,10 +248,10 @@ async fn try_write(hub: &Client, member: &Member, health: &Health, figures: &Sta
 
 /// Revokes the host's boot token, if it has one.
 async fn revoke(hub: &Client, namespace: &str, host: &str) -> Result<(), Error> {
-    let Some(secrets) = find("Secret").map(Watched::resource) else { return Ok(()) };
-    let api: Api<DynamicObject> = Api::namespaced_with(hub.clone(), namespace, &secrets);
-    let name = format!("boot-token-{host}");
+    let api: Api<DynamicObject> = Api::namespaced_with(hub.clone(), namespace, &SECRET.resource());
+    let name = names::boot_token(host);
     let Some(secret) = api.get_opt(&name).await? else { return Ok(()) };
+    // Also one that cannot be read: it is not repaired into a good one.
     if secret.data["data"]["revoked"].is_string() {
         return Ok(());
     }

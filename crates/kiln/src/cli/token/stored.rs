@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::cli::output::Failure;
 use crate::cli::status::connection::{self, unanswered};
 use crate::hub::boot_secrets::parse_record;
-use crate::hub::controllers::kinds::{HOST, find};
+use crate::hub::controllers::kinds::{HOST, SECRET};
 use crate::hub::pools::held::annotation;
 use crate::hub::pools::{HOST_LABEL, LABEL, POOL_LABEL};
 use crate::hub::timeline::parse_time;
@@ -77,7 +77,7 @@ pub enum Target {
 
 /// The Secrets of a namespace, or of all when it is empty.
 pub fn secrets(client: &Client, namespace: &str) -> Api<DynamicObject> {
-    let resource = find("Secret").unwrap_or(&HOST).resource();
+    let resource = SECRET.resource();
     match namespace {
         "" => Api::all_with(client.clone(), &resource),
         namespace => Api::namespaced_with(client.clone(), namespace, &resource),

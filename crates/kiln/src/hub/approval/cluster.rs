@@ -26,7 +26,7 @@ use super::recorded::{Recorded, add, read_recorded, render_recorded};
 use super::requests::{Asked, NodeRecord, read_node, read_request, stage_of};
 use super::{Approver, as_value, is_absent};
 use crate::hub::controllers::cache::MANAGER;
-use crate::hub::controllers::kinds::{HOST, Watched, find};
+use crate::hub::controllers::kinds::{CERTIFICATE_REQUEST, HOST, NODE, Watched};
 use crate::hub::timeline::{now, record, render_time};
 
 /// Requests that are remembered. Of more, only those of declared hosts are.
@@ -100,8 +100,8 @@ pub async fn attend(
     connected: &Connected,
     views: &mut watch::Receiver<Arc<View>>,
 ) {
-    let requests = watch_kind(&connected.client, "CertificateSigningRequest");
-    let nodes = watch_kind(&connected.client, "Node");
+    let requests = watch_kind(&connected.client, &CERTIFICATE_REQUEST);
+    let nodes = watch_kind(&connected.client, &NODE);
     let (mut requests, mut nodes) = (pin!(requests), pin!(nodes));
     let (mut seen, mut memory) = (Seen::default(), Memory::default());
     let mut tick = tokio::time::interval(TICK);
@@ -182,14 +182,10 @@ fn drain<'a>(
 
 fn watch_kind(
     client: &Client,
-    kind: &str,
+    kind: &Watched,
 ) -> impl futures::Stream<Item = Result<Event<DynamicObject>, watcher::Error>> + Send + use<> {
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource(kind));
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.resource());
     watcher::watcher(api, watcher::Config::default())
-}
-
-fn resource(kind: &str) -> ApiResource {
-    find(kind).map_or_else(|| HOST.resource(), Watched::resource)
 }
 
 fn take_request(
@@ -474,7 +470,7 @@ async fn told(approver: &Approver, member: &Member, asked: &Asked, verdict: &Ver
 
 /// Puts a condition on the request, unless somebody has decided since.
 async fn decide(connected: &Connected, asked: &Asked, kind: &str, reason: &str, message: &str) -> Result<(), Error> {
-    let api: Api<DynamicObject> = Api::all_with(connected.client.clone(), &resource("CertificateSigningRequest"));
+    let api: Api<DynamicObject> = Api::all_with(connected.client.clone(), &CERTIFICATE_REQUEST.resource());
     let mut conditions = asked.conditions.as_array().cloned().unwrap_or_default();
     let time = render_time(now());
     conditions.push(json!({"type": kind, "status": "True", "reason": reason, "message": message,
@@ -525,7 +521,7 @@ async fn registered(approver: &Approver, connected: &Connected, member: &Member,
     if member.facts.mode == kiln_core::certificate_request::Mode::Observe {
         return;
     }
-    let api: Api<DynamicObject> = Api::all_with(connected.client.clone(), &resource("Node"));
+    let api: Api<DynamicObject> = Api::all_with(connected.client.clone(), &NODE.resource());
     match answered(api.patch(name, &parameters(), &Patch::Merge(patch))).await {
         Ok(_) => tracing::info!(node = name, "labels and taints as declared"),
         Err(Error::Api(status)) if [404, 409].contains(&status.code) => {}

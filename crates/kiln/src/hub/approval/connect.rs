@@ -17,7 +17,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::fleet::Target;
-use crate::hub::controllers::kinds::{Watched, find};
+use crate::hub::controllers::kinds::{CONFIG_MAP, SECRET};
 
 /// The largest kubeconfig that is read.
 const LARGEST_KUBECONFIG: usize = 1024 * 1024;
@@ -54,8 +54,7 @@ pub struct BySecret {
 
 impl BySecret {
     async fn read(&self, target: &Target) -> Result<String, String> {
-        let secrets = find("Secret").map(Watched::resource).ok_or("no Secrets")?;
-        let api: Api<DynamicObject> = Api::namespaced_with(self.hub.clone(), &target.namespace, &secrets);
+        let api: Api<DynamicObject> = Api::namespaced_with(self.hub.clone(), &target.namespace, &SECRET.resource());
         let secret = tokio::time::timeout(ANSWER, api.get(&target.secret)).await;
         let secret = match secret {
             Err(_) => return Err("the hub's API does not answer".into()),
@@ -130,8 +129,8 @@ fn parse_kubeconfig(text: &str) -> Result<Kubeconfig, String> {
 
 /// Where OpenShift publishes who signs for kubelets.
 async fn signers(client: &Client) -> Vec<CertificateDer<'static>> {
-    let Some(maps) = find("ConfigMap").map(Watched::resource) else { return Vec::new() };
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), "openshift-config-managed", &maps);
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), "openshift-config-managed", &CONFIG_MAP.resource());
     let map = tokio::time::timeout(ANSWER, api.get_opt("csr-controller-ca")).await;
     let Ok(Ok(Some(map))) = map else { return Vec::new() };
     let bundle = map.data["data"]["ca-bundle.crt"].as_str().unwrap_or_default();

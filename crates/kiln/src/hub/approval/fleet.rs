@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
 use super::recorded::{Recorded, approved, read_recorded};
-use crate::hub::controllers::kinds::{HOST, POOL, Watched, find};
+use crate::hub::controllers::kinds::{HOST, NODE_POOL, POOL, Watched};
 use crate::hub::timeline::{parse_time, read_timeline};
 
 /// Requests a person vouches for, by name, with commas between them.
@@ -388,7 +388,7 @@ pub fn with_fleet<T>(fleet: &SharedFleet, read: impl FnOnce(&mut Fleet) -> T) ->
 pub async fn observe(hub: &Client, fleet: &SharedFleet, views: &watch::Sender<Arc<View>>) {
     let changed = Notify::new();
     let unread = std::sync::atomic::AtomicUsize::new(3);
-    let kinds: [&'static Watched; 3] = [&HOST, &POOL, find("NodePool").unwrap_or(&POOL)];
+    let kinds: [&'static Watched; 3] = [&HOST, &POOL, &NODE_POOL];
     let watches = kinds.map(|kind| observe_kind(hub.clone(), kind, fleet, &changed, &unread));
     let publish = async {
         loop {

@@ -76,6 +76,18 @@ pub const POOL: Watched = watched(KILN, "Pool", "pools", Use::Own);
 /// Kiln's own Image.
 pub const IMAGE: Watched = watched(KILN, "Image", "images", Use::Own);
 
+/// The pool of a hosted cluster.
+pub const NODE_POOL: Watched = watched(HYPERSHIFT, "NodePool", "nodepools", Use::Mirrored);
+/// Everything for nodes is in Secrets.
+pub const SECRET: Watched = watched(CORE, "Secret", "secrets", Use::Declares);
+/// Plain texts.
+pub const CONFIG_MAP: Watched = watched(CORE, "ConfigMap", "configmaps", Use::Declares);
+/// A node that has registered.
+pub const NODE: Watched = watched(CORE, "Node", "nodes", Use::Evidence);
+/// A request for a certificate.
+pub const CERTIFICATE_REQUEST: Watched =
+    watched(("certificates.k8s.io", "v1"), "CertificateSigningRequest", "certificatesigningrequests", Use::Evidence);
+
 /// Everything that is watched.
 #[rustfmt::skip]
 pub const WATCHED: &[Watched] = &[
@@ -92,7 +104,7 @@ pub const WATCHED: &[Watched] = &[
     watched(("extensions.hive.openshift.io", "v1beta1"), "AgentClusterInstall", "agentclusterinstalls", Use::Mirrored),
     watched(HIVE, "ClusterDeployment", "clusterdeployments", Use::Declares),
     watched(HIVE, "ClusterImageSet", "clusterimagesets", Use::Declares),
-    watched(HYPERSHIFT, "NodePool", "nodepools", Use::Mirrored),
+    NODE_POOL,
     watched(HYPERSHIFT, "HostedCluster", "hostedclusters", Use::Declares),
     watched(MACHINE_CONFIG, "MachineConfig", "machineconfigs", Use::Declares),
     watched(MACHINE_CONFIG, "MachineConfigPool", "machineconfigpools", Use::Mirrored),
@@ -105,10 +117,10 @@ pub const WATCHED: &[Watched] = &[
     watched(("ran.openshift.io", "v1"), "SiteConfig", "siteconfigs", Use::Declares),
     watched(("siteconfig.open-cluster-management.io", "v1alpha1"), "ClusterInstance", "clusterinstances", Use::Declares),
     watched(CORE, "Namespace", "namespaces", Use::Declares),
-    watched(CORE, "Secret", "secrets", Use::Declares),
-    watched(CORE, "ConfigMap", "configmaps", Use::Declares),
-    watched(CORE, "Node", "nodes", Use::Evidence),
-    watched(("certificates.k8s.io", "v1"), "CertificateSigningRequest", "certificatesigningrequests", Use::Evidence),
+    SECRET,
+    CONFIG_MAP,
+    NODE,
+    CERTIFICATE_REQUEST,
 ];
 
 /// The kind of that name. Names are unique among what is watched.

@@ -216,8 +216,8 @@ async fn use_up(
     source: IpAddr,
 ) -> Result<(Arc<HostToken>, Use), Denied> {
     let store = Denied::from(Outcome::Store);
-    let kind = kinds::find("Secret").ok_or(store)?;
-    let api: Api<DynamicObject> = Api::namespaced_with(endpoint.client.clone(), &token.namespace, &kind.resource());
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(endpoint.client.clone(), &token.namespace, &kinds::SECRET.resource());
     let parameters = PatchParams { field_manager: Some("kiln-node".into()), ..PatchParams::default() };
     let failed = |error: kube::Error| {
         tracing::warn!(%error, namespace = token.namespace, host = token.host, "the use of a token was not written");

@@ -27,8 +27,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Watches for ever.
 pub async fn observe_secrets(endpoint: Arc<NodeEndpoint>) {
-    let Some(secrets) = kinds::find("Secret") else { return };
-    let api: Api<DynamicObject> = Api::all_with(endpoint.client.clone(), &secrets.resource());
+    let api: Api<DynamicObject> = Api::all_with(endpoint.client.clone(), &kinds::SECRET.resource());
     // Payloads are large: a page of fewer holds less at a time.
     let config = watcher::Config::default().labels(&format!("{IGNITION_LABEL} in ({WANTED})")).page_size(100);
     let mut events = pin!(watcher::watcher(api, config));

@@ -119,8 +119,8 @@ async fn try_write(endpoint: &NodeEndpoint, testimony: &Testimony) -> Result<(),
             record_with(client, &token.namespace, &token.host, &entry, |_| None).await.map(drop)
         }
         Testimony::Reached(token) => {
-            let Some(kind) = kinds::find("Secret") else { return Ok(()) };
-            let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &token.namespace, &kind.resource());
+            let api: Api<DynamicObject> =
+                Api::namespaced_with(client.clone(), &token.namespace, &kinds::SECRET.resource());
             let patch = json!({"metadata": {"annotations": {REACHED_ANNOTATION: "True"}}});
             let parameters = PatchParams { field_manager: Some("kiln-node".into()), ..PatchParams::default() };
             let written = api.patch(&token.secret, &parameters, &Patch::Merge(patch)).await.map(drop);

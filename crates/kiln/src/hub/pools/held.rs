@@ -208,8 +208,7 @@ fn decode(value: &Value) -> String {
 
 /// Watches every Secret for nodes. Never ends.
 pub(super) async fn observe(client: Client, shared: Arc<Shared>) {
-    let Some(kind) = kinds::find("Secret") else { return };
-    let api: Api<DynamicObject> = Api::all_with(client, &kind.resource());
+    let api: Api<DynamicObject> = Api::all_with(client, &kinds::SECRET.resource());
     let mut events = pin!(watcher::watcher(api, watcher::Config::default().labels(LABEL)));
     let mut listed: HashSet<(String, String)> = HashSet::new();
     let mut wait = Duration::from_millis(100);

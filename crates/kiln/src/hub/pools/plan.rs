@@ -23,7 +23,7 @@ use super::held::{Held, HeldSecret, PoolToken, What, annotation};
 use super::render::{self, Owner, label};
 use super::report::{ConfigReport, PoolReport, PoolReports};
 use crate::hub::controllers::cache::Cache;
-use crate::hub::controllers::kinds::{self, Watched};
+use crate::hub::controllers::kinds;
 use crate::hub::controllers::plan_objects::{Action, ObjectChange};
 use crate::hub::timeline::render_time;
 
@@ -58,12 +58,8 @@ pub struct Planned {
 
 /// Compares what must be held ready with what is stored. `token` gives a new random token each time.
 pub fn plan_secrets(situation: &Situation<'_>, token: &dyn Fn() -> String) -> Planned {
-    let Some(secret) = kinds::find("Secret") else {
-        return Planned { changes: Vec::new(), reports: PoolReports::new(), next: None, look_again: false };
-    };
     let mut work = Work {
         situation,
-        secret,
         planned: Planned { changes: Vec::new(), reports: PoolReports::new(), next: None, look_again: false },
     };
     work.payloads();
@@ -81,13 +77,13 @@ pub fn plan_secrets(situation: &Situation<'_>, token: &dyn Fn() -> String) -> Pl
 
 struct Work<'a> {
     situation: &'a Situation<'a>,
-    secret: &'static Watched,
     planned: Planned,
 }
 
 impl<'a> Work<'a> {
     fn change(&mut self, namespace: &str, name: &str, action: Action) {
-        let change = ObjectChange { kind: self.secret, namespace: namespace.to_owned(), name: name.to_owned(), action };
+        let change =
+            ObjectChange { kind: &kinds::SECRET, namespace: namespace.to_owned(), name: name.to_owned(), action };
         self.planned.changes.push(change);
     }
 
