@@ -4,6 +4,7 @@
 //! **Invariant:** no I/O, no clock, no randomness, no global state. Reading files and asking machines
 //! is done by the `kiln` crate, translating upstream kinds by `kiln-api`.
 
+pub mod beacon;
 pub mod boot;
 pub mod boot_token;
 pub mod certificate_request;
