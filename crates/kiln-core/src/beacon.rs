@@ -79,6 +79,9 @@ pub struct Report {
     /// SHA-256 of the SubjectPublicKeyInfo of the kubelet's pending key, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_key: Option<String>,
+    /// Nobody took it when it was made: it was kept on the boot partition and is delivered late, perhaps by another boot.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kept: bool,
 }
 
 /// One interface.
@@ -239,6 +242,7 @@ mod tests {
             }),
             ignition_error: None,
             kubelet_key: None,
+            kept: false,
         }
     }
 
