@@ -15,6 +15,7 @@ mod completions;
 mod crds;
 mod doctor;
 mod explain;
+mod firstboot;
 mod ignition;
 mod image;
 pub mod load;
@@ -53,6 +54,9 @@ enum Command {
     /// Predict the first boot of a stock CoreOS machine
     #[command(subcommand)]
     Boot(boot::BootCommand),
+    /// Copy, hand over and report the network of a first boot, in the machine's initramfs
+    #[command(subcommand)]
+    Firstboot(kiln_firstboot::FirstbootCommand),
     /// Validate, merge, convert and render Ignition configs
     #[command(subcommand)]
     Ignition(ignition::IgnitionCommand),
@@ -114,6 +118,7 @@ pub fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Net(command) => net::run(&command),
         Command::Boot(command) => boot::run(&command),
+        Command::Firstboot(command) => firstboot::run(&command),
         Command::Ignition(command) => ignition::run(&command),
         Command::Image(command) => image::run(&command),
         Command::Serve(args) => serve::run(&args),

@@ -81,6 +81,15 @@ impl NetworkFile {
         Ok(ConnectionFile { name: self.name.clone(), mode: self.mode, keyfile })
     }
 
+    /// The bytes of the file; none for a folder, and for what is only fetched at boot.
+    pub fn bytes(&self) -> Option<Vec<u8>> {
+        match &self.content {
+            Content::Bytes(bytes) => Some(bytes.clone()),
+            Content::Profile(keyfile) => Some(keyfile.render().into_bytes()),
+            Content::Remote(_) | Content::Directory => None,
+        }
+    }
+
     /// Whether the shell's `*` leaves it out.
     pub fn is_hidden(&self) -> bool {
         self.name.starts_with('.')

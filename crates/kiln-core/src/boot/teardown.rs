@@ -131,7 +131,17 @@ pub fn tear_down(
     initramfs_hostname: Option<&str>,
     real_root: &RealRoot,
 ) -> Teardown {
-    let only_default = is_default(initramfs, kargs);
+    tear_down_knowing(is_default(initramfs, kargs), kargs, initramfs, initramfs_hostname, real_root)
+}
+
+/// Like [`tear_down`], for whoever asked the machine's own generator whether its profiles are the default ones.
+pub fn tear_down_knowing(
+    only_default: bool,
+    kargs: &Kargs,
+    initramfs: &[NetworkFile],
+    initramfs_hostname: Option<&str>,
+    real_root: &RealRoot,
+) -> Teardown {
     let forbidden = kargs.flag("coreos.no_persist_ip", false);
     let mut reasons = Vec::new();
     let hostname = decide_hostname(forbidden, initramfs_hostname, real_root, &mut reasons);
@@ -183,8 +193,8 @@ pub fn blocking_files(real_root: &RealRoot) -> Vec<String> {
         .collect()
 }
 
-/// A file that is no keyfile cannot be one of the default profiles.
-fn is_default(initramfs: &[NetworkFile], kargs: &Kargs) -> bool {
+/// Whether these are the profiles nobody asked for. A file that is no keyfile cannot be one of them.
+pub fn is_default(initramfs: &[NetworkFile], kargs: &Kargs) -> bool {
     let profiles: Result<Vec<ConnectionFile>, _> = initramfs.iter().map(NetworkFile::parse).collect();
     profiles.is_ok_and(|profiles| initrd::is_default(&profiles, kargs))
 }
@@ -239,6 +249,9 @@ fn copy(initramfs: &[NetworkFile], target: &mut Vec<NetworkFile>, reasons: &mut 
     let copied = initramfs.iter().filter(|file| !file.is_hidden() && file.content != Content::Directory);
     for file in copied.filter(|file| file.name != "lo.nmconnection") {
         match target.iter_mut().find(|existing| existing.name == file.name) {
+            Some(existing) if existing.content == Content::Directory => {
+                reasons.push(format!("`{}` is a folder in the real root, which a file cannot replace", file.name));
+            }
             Some(existing) => {
                 existing.content = file.content.clone();
                 reasons.push(format!(
