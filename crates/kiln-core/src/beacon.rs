@@ -162,13 +162,18 @@ impl Report {
 
     /// As it is posted and kept: cut to its bounds, and further until it fits.
     pub fn render(self) -> String {
+        serde_json::to_string(&self.within(LONGEST_REPORT)).unwrap_or_default()
+    }
+
+    /// Cut further until its JSON has at most so many bytes.
+    pub fn within(self, bytes: usize) -> Report {
         let mut report = self;
         let (mut items, mut letters) = (MOST_ITEMS, LONGEST_TEXT);
         loop {
             report = report.bounded(items, letters);
-            let text = serde_json::to_string(&report).unwrap_or_default();
-            if text.len() <= LONGEST_REPORT || letters == 0 {
-                return text;
+            let length = serde_json::to_string(&report).map_or(0, |text| text.len());
+            if length <= bytes || letters == 0 {
+                return report;
             }
             (items, letters) = (items / 2, letters / 2);
         }

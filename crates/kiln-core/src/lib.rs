@@ -5,6 +5,7 @@
 //! is done by the `kiln` crate, translating upstream kinds by `kiln-api`.
 
 pub mod beacon;
+pub mod beacon_token;
 pub mod boot;
 pub mod boot_token;
 pub mod certificate_request;

@@ -10,6 +10,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+pub mod first_boot;
+mod inference;
 mod why;
 
 pub use why::{Likelihood, Situation, Why, why};

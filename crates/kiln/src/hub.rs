@@ -31,6 +31,7 @@ use tasks::Tasks;
 
 pub mod admission;
 pub mod approval;
+pub mod beacon;
 pub mod boot_secrets;
 pub mod controllers;
 pub mod definitions;
@@ -145,8 +146,9 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
     let nodes = serve_nodes(&server);
     let node_listener = listen_to_nodes(config).await?;
     let node = node_listener.as_ref().map(|listener| listener.address);
-    let pools =
-        pools::Settings { endpoint: Some(endpoint(config, &authority, address, node)?), ..pools::Settings::default() };
+    let reached = endpoint(config, &authority, address, node)?;
+    nodes.reached_at(reached.clone());
+    let pools = pools::Settings { endpoint: Some(reached), ..pools::Settings::default() };
     let mut terminated = signal(SignalKind::terminate()).map_err(listen_error)?;
 
     let mut tasks = Tasks::default();

@@ -1,9 +1,12 @@
 //! Why a host is not ready: the first stage it has not reached, the likeliest cause and the next step.
 //!
-//! What is known beats what is likely, in this order: an attempt that failed and said why, an error in what was declared
+//! What is known beats what is likely, in this order: what the machine itself reported about its boot ([`super::inference`]),
+//! an attempt that failed and said why, an error in what was declared
 //! (which stops everything before the machine is installed), a stage that nothing in this hub carries out, and then the
 //! table: what usually keeps a machine from this stage, once it has waited longer than such a stage takes.
 
+use super::first_boot::{Boot, Declared};
+use super::inference::{Inference, infer};
 use super::{Moment, Stage, Timeline};
 
 /// What is known about a host besides its timeline.
@@ -19,6 +22,10 @@ pub struct Situation {
     pub has_bmc: bool,
     /// Stages that somebody in this hub carries out or witnesses.
     pub driven: Vec<Stage>,
+    /// What it said about its newest boot.
+    pub boot: Option<Boot>,
+    /// What is declared of its network.
+    pub declared: Declared,
 }
 
 /// How sure the cause is.
@@ -80,7 +87,7 @@ const TABLE: [Row; 12] = [
         cause: "after its reboot the machine did not fetch its config: it booted the wrong disk, or its first-boot network is missing",
         step: "check the boot order, then `kiln boot simulate` with its image and config shows the network of the first boot" },
     Row { stage: Stage::RealRoot, patience: 1200,
-        cause: "the config was fetched but the installed system did not report: the network of the initramfs was not carried over",
+        cause: "the config was fetched, but neither the initramfs nor the installed system reported: its image has no witness, or the network of the initramfs was not carried over",
         step: "`kiln plan` shows stock and composed network side by side; the usual cause is a pool that writes NetworkManager profiles" },
     Row { stage: Stage::ClientCsr, patience: 1200,
         cause: "the kubelet has not asked for a certificate: it is not running, or cannot reach the cluster's API",
@@ -107,6 +114,9 @@ pub fn why(timeline: &Timeline, situation: &Situation, now: Moment) -> Why {
     let waiting = timeline.furthest().map(|entry| (now.0 - entry.time.0).max(0));
     let answer =
         |likelihood, cause: String, step: String| Why { missing: Some(missing), waiting, likelihood, cause, step };
+    if let Some(Inference { missing, likelihood, cause, step }) = infer(timeline, situation, missing, now) {
+        return Why { missing: Some(missing), waiting, likelihood, cause, step };
+    }
     if let Some(failure) = timeline.failure(missing) {
         let cause = format!("{} failed: {} ({})", failure.stage, failure.cause, failure.source);
         return answer(Likelihood::Known, cause, row.step.into());

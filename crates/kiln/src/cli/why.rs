@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use clap::Args;
 use kiln_core::document::emit::to_yaml;
+use kiln_core::timeline::first_boot::told;
 use kiln_core::timeline::{Likelihood, Situation, Stage, Timeline, Why, why};
 use serde_json::{Value, json};
 
@@ -11,8 +12,9 @@ use super::output::{self, Failure};
 use super::status::connection::{self, Connection, Host};
 use super::status::render_entry;
 use super::{Outcome, PrintFormat};
+use crate::hub::beacon::{read_boot, read_declared};
 use crate::hub::mirror::DRIVEN;
-use crate::hub::timeline::{now, read_timeline};
+use crate::hub::timeline::{now, read_timeline, render_time};
 
 /// What `kiln why` takes.
 #[derive(Debug, Args)]
@@ -55,6 +57,8 @@ fn situation(host: &Host, spec: &Value) -> Situation {
         fix: errors.first().and_then(|finding| finding["help"].as_str()).map(str::to_owned),
         has_bmc: spec["bmc"]["address"].is_string(),
         driven: DRIVEN.to_vec(),
+        boot: read_boot(&host.status),
+        declared: read_declared(spec),
     }
 }
 
@@ -63,6 +67,7 @@ fn render(host: &Host, timeline: &Timeline, answer: &Why) -> String {
     for entry in timeline.entries() {
         text.push_str(&render_entry(entry));
     }
+    text.push_str(&render_boot(&host.status));
     let Some(missing) = answer.missing else {
         text.push_str("\nnothing is missing: its Node is ready\n");
         return text;
@@ -80,6 +85,27 @@ fn render(host: &Host, timeline: &Timeline, answer: &Why) -> String {
     text
 }
 
+/// What the machine said about its newest boot, a line for each report.
+fn render_boot(status: &Value) -> String {
+    let Some(boot) = read_boot(status) else { return String::new() };
+    let mut text = String::from("\nreports of its newest boot\n");
+    for (seen, late) in boot
+        .kept
+        .iter()
+        .map(|seen| (seen, ", kept by an earlier boot"))
+        .chain(boot.reports.iter().map(|seen| (seen, "")))
+    {
+        let (time, point) = (render_time(seen.time), format!("{:?}", seen.report.point));
+        let _ = writeln!(
+            text,
+            "  {time}  {point:<16} {} (after {} s{late})",
+            told(&seen.report),
+            seen.report.uptime_ms / 1000
+        );
+    }
+    text
+}
+
 /// For programs. Scripts rely on these names.
 fn to_json(host: &Host, answer: &Why) -> Value {
     let likelihood = match answer.likelihood {
@@ -89,7 +115,7 @@ fn to_json(host: &Host, answer: &Why) -> Value {
     };
     json!({"namespace": host.namespace, "name": host.name, "missing": answer.missing.map(Stage::name),
         "waitingSeconds": answer.waiting, "likelihood": likelihood, "cause": answer.cause, "step": answer.step,
-        "timeline": host.status["timeline"]})
+        "timeline": host.status["timeline"], "boot": host.status["boot"]})
 }
 
 /// `3 d 4 h`, `5 min`, `7 s`: as exact as anybody wants it.

@@ -141,7 +141,9 @@ pub fn health_of(member: &Member, now: Moment) -> Health {
         made: wanted["attempt"].as_u64().and_then(|made| u32::try_from(made).ok()).unwrap_or_default(),
         last: wanted["since"].as_str().and_then(parse_time),
     };
-    judge_health(&member.host.timeline, &read_policy(&member.health), attempts, DRIVEN, now)
+    // Not every image has a witness: a host whose real root does not report has until its kubelet asks.
+    let waited_for: Vec<Stage> = DRIVEN.iter().copied().filter(|stage| *stage != Stage::RealRoot).collect();
+    judge_health(&member.host.timeline, &read_policy(&member.health), attempts, &waited_for, now)
 }
 
 /// The condition of a host.

@@ -29,8 +29,15 @@ mod pools;
 pub use condition::{Condition, Truth, render_conditions};
 
 /// The stages something in this hub carries out or witnesses. Later controllers and endpoints add theirs.
-pub const DRIVEN: &[Stage] =
-    &[Stage::Declared, Stage::IgnitionFetched, Stage::ClientCsr, Stage::Registered, Stage::ServingCsr, Stage::Ready];
+pub const DRIVEN: &[Stage] = &[
+    Stage::Declared,
+    Stage::IgnitionFetched,
+    Stage::RealRoot,
+    Stage::ClientCsr,
+    Stage::Registered,
+    Stage::ServingCsr,
+    Stage::Ready,
+];
 
 /// The status one object should have.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,4 +1,4 @@
-//! What machines ask the hub for before they are nodes: `/ignition` and `/config/POOL`.
+//! What machines ask the hub for before they are nodes, `/ignition` and `/config/POOL`, and what they tell it: `/beacon`.
 //!
 //! ```text
 //! Secrets of the API -> watch -> table -> fetch: recognise, judge, compose, use up -> bytes
@@ -16,6 +16,7 @@
 //! | [`prepared`] | a payload as bytes, with a gap for a host's files |
 //! | [`fetch`] | one fetch |
 //! | [`paths`] | paths, headers and status codes |
+//! | [`beacon`] | what a machine says about its boot |
 //! | [`witness`] | what is written to Hosts and tokens |
 //! | [`listener`] | TLS |
 
@@ -34,13 +35,16 @@ use kiln_core::timeline::Moment;
 use kube::Client;
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use super::pools::Endpoint;
 use super::timeline::now;
+use beacon::Beacons;
 use fetch::Denied;
 use figures::{Figures, Outcome};
 use prepared::Unusable;
 use table::{Overlay, Payload, Table};
 use witness::Testimony;
 
+pub mod beacon;
 mod body;
 pub mod fetch;
 pub mod figures;
@@ -62,6 +66,8 @@ pub struct NodeLimits {
     pub host_token: Rate,
     /// Requests of a source with tokens of pools: many machines may stand behind one address.
     pub pool_tokens: Rate,
+    /// Reports of one host about its boot.
+    pub reports: Rate,
     /// Bytes of composed configs that are kept for a retry.
     pub composed_bytes: usize,
     /// Configs that are composed the slow way at a time.
@@ -74,6 +80,7 @@ impl Default for NodeLimits {
             strangers: Rate { per_second: 20, burst: 100 },
             host_token: Rate { per_second: 5, burst: 50 },
             pool_tokens: Rate { per_second: 10_000, burst: 20_000 },
+            reports: Rate { per_second: 1, burst: 20 },
             composed_bytes: 32 << 20,
             composing: 2,
         }
@@ -97,6 +104,7 @@ pub struct NodeEndpoint {
     host_tokens: RateLimiter,
     pool_tokens: RateLimiter,
     alarms: RateLimiter,
+    beacons: Beacons,
     composing: Semaphore,
     composed: Mutex<Composed>,
     tell: mpsc::Sender<Testimony>,
@@ -133,11 +141,17 @@ impl NodeEndpoint {
             host_tokens: RateLimiter::new(limits.host_token),
             pool_tokens: RateLimiter::new(limits.pool_tokens),
             alarms: RateLimiter::new(ALARMS),
+            beacons: Beacons::new(limits.reports, limits.strangers),
             composing: Semaphore::new(limits.composing.max(1)),
             composed: Mutex::new(Composed { most: limits.composed_bytes, held: 0, bodies: VecDeque::new() }),
             tell,
             told: Mutex::new(Some(told)),
         })
+    }
+
+    /// Where machines reach the hub: hosts that fetch from now on are told where to report.
+    pub fn reached_at(&self, address: Endpoint) {
+        self.beacons.reached_at(address);
     }
 
     /// Follows the API and writes down what happened, until it is told to stop; then what is still to be written is.
@@ -147,6 +161,7 @@ impl NodeEndpoint {
         let writing = tokio::spawn(witness::write_testimonies(Arc::clone(&self), told));
         tokio::select! {
             () = watching::observe_secrets(Arc::clone(&self)) => tracing::error!("the watch of the node endpoints ended"),
+            () = beacon::key::keep(&self.client, &self.beacons) => {}
             _ = stop.wait_for(|stop| *stop) => {}
         }
         let deadline = Instant::now() + LAST_WRITES;
@@ -172,7 +187,17 @@ impl NodeEndpoint {
     /// Figures for Prometheus.
     pub fn render_figures(&self) -> String {
         let counts = self.table().counts();
-        self.figures.render(counts, self.check().is_ok())
+        self.figures.render(counts, self.check().is_ok()) + &self.beacons.figures.render()
+    }
+
+    /// Whether there is a key for the tokens that hosts report with.
+    pub fn makes_beacon_tokens(&self) -> bool {
+        self.beacons.key().is_some()
+    }
+
+    /// How often reports ended like this.
+    pub fn reports(&self, outcome: beacon::figures::Outcome) -> u64 {
+        self.beacons.figures.of(outcome)
     }
 
     /// How often something happened.

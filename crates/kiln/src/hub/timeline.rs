@@ -76,17 +76,39 @@ pub async fn record_with(
     entry: &Entry,
     more: impl Fn(&Value) -> Option<Value>,
 ) -> Result<bool, kube::Error> {
+    let plan = |object: &Value| Update { entries: vec![entry.clone()], patch: more(&object["status"]) };
+    update(client, namespace, host, plan).await
+}
+
+/// What becomes of a Host.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Update {
+    /// For its timeline.
+    pub entries: Vec<Entry>,
+    /// A merge patch of the rest of its status.
+    pub patch: Option<Value>,
+}
+
+/// Writes what `plan` makes of a Host (its `spec` and `status`), with the revision it was made for. Says whether anything
+/// was written.
+pub async fn update(
+    client: &kube::Client,
+    namespace: &str,
+    host: &str,
+    plan: impl Fn(&Value) -> Update,
+) -> Result<bool, kube::Error> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &HOST.resource());
     let mut tries = 0;
     loop {
         let object = api.get(host).await?;
-        let status = &object.data["status"];
-        let mut timeline = read_timeline(status);
-        let new = timeline.merge(entry.clone());
-        let mut patch = match (new, more(status)) {
-            (false, None) => return Ok(false),
-            (_, more) => more.unwrap_or_else(|| json!({})),
-        };
+        let mut timeline = read_timeline(&object.data["status"]);
+        let Update { entries, patch } = plan(&object.data);
+        // Each is merged, whatever the others did.
+        let new = entries.into_iter().fold(false, |new, entry| timeline.merge(entry) || new);
+        if !new && patch.is_none() {
+            return Ok(false);
+        }
+        let mut patch = patch.unwrap_or_else(|| json!({}));
         if new {
             patch["timeline"] = render_timeline(&timeline);
         }

@@ -98,11 +98,7 @@ impl Lab {
     }
 
     pub fn replica_at_once(&self, limits: NodeLimits) -> Replica {
-        let client = controllers::in_process(router(Arc::clone(&self.server)), "system:kiln:node");
-        let endpoint = NodeEndpoint::new(client, limits);
-        let (stop, stopping) = watch::channel(false);
-        tokio::spawn(Arc::clone(&endpoint).run(stopping));
-        Replica { router: node_router(Arc::clone(&endpoint)), endpoint, stop }
+        Replica::over(router(Arc::clone(&self.server)), limits)
     }
 
     pub fn api(&self, kind: &str) -> Api<DynamicObject> {
@@ -153,6 +149,14 @@ impl Drop for Lab {
 }
 
 impl Replica {
+    /// The node endpoints over an API.
+    pub fn over(api: Router, limits: NodeLimits) -> Replica {
+        let endpoint = NodeEndpoint::new(controllers::in_process(api, "system:kiln:node"), limits);
+        let (stop, stopping) = watch::channel(false);
+        tokio::spawn(Arc::clone(&endpoint).run(stopping));
+        Replica { router: node_router(Arc::clone(&endpoint)), endpoint, stop }
+    }
+
     pub async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], source: &str) -> Answer {
         ask(&self.router, method, path, headers, source).await
     }
@@ -195,12 +199,23 @@ impl Drop for Replica {
 }
 
 pub async fn ask(router: &Router, method: &str, path: &str, headers: &[(&str, &str)], source: &str) -> Answer {
+    send(router, method, path, headers, Body::empty(), source).await
+}
+
+pub async fn send(
+    router: &Router,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: Body,
+    source: &str,
+) -> Answer {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
     let source = SocketAddr::new(source.parse().unwrap(), 40_000);
-    let request = request.extension(Peer(source)).body(Body::empty()).unwrap();
+    let request = request.extension(Peer(source)).body(body).unwrap();
     let response = router.clone().oneshot(request).await.unwrap();
     let (head, body) = response.into_parts();
     let body = axum::body::to_bytes(body, 64 << 20).await.unwrap().to_vec();

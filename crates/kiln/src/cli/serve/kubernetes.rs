@@ -64,7 +64,7 @@ async fn serve(
         controllers::LEASE
     ));
     let nodes = match &settled.node {
-        Some(listen) => Some(serve_nodes(client.clone(), listen, &stopping).await?),
+        Some(listen) => Some(serve_nodes(client.clone(), listen, endpoint.clone(), &stopping).await?),
         None => None,
     };
     let pools = Settings { endpoint, ..Settings::default() };
@@ -105,6 +105,7 @@ async fn tell(address: Option<SocketAddr>, figures: Arc<Figures>) -> Result<(), 
 async fn serve_nodes(
     client: Client,
     listen: &NodeListen,
+    reached: Option<Endpoint>,
     stopping: &watch::Receiver<bool>,
 ) -> Result<(JoinHandle<()>, JoinHandle<()>), Failure> {
     type Names = fn(SocketAddr) -> Vec<String>;
@@ -112,6 +113,7 @@ async fn serve_nodes(
     let listener = NodeListener::bind(listen, nobody).await.map_err(Failure::refused)?;
     complain(&format!("  machines fetch https://{}/ignition\n", listener.address));
     let nodes = NodeEndpoint::new(client, NodeLimits::default());
+    reached.into_iter().for_each(|reached| nodes.reached_at(reached));
     let limits = connection_limits(LAST_REQUESTS);
     let serving = listener.serve(node_router(Arc::clone(&nodes)), limits, Arc::default(), stopping.clone());
     Ok((tokio::spawn(nodes.run(stopping.clone())), tokio::spawn(serving)))

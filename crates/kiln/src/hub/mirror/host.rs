@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::condition::{Condition, Truth, render_conditions};
 use super::{DRIVEN, Finding, HostView, Object, View, error_text};
+use crate::hub::beacon::{read_boot, read_declared};
 use crate::hub::timeline::render_timeline;
 
 /// Status of a Host, whoever declares it.
@@ -19,6 +20,8 @@ pub fn status(view: &View, object: &Object) -> Value {
         fix: errors.first().and_then(|finding| finding.fix.clone()),
         has_bmc: host.facts.has_bmc,
         driven: DRIVEN.to_vec(),
+        boot: read_boot(object.status),
+        declared: read_declared(object.spec),
     };
     // The present is left out of what is written: a status that changes every second wakes everybody for ever.
     let reason = why(&host.timeline, &situation, host.timeline.furthest().map_or(view.now, |entry| entry.time));

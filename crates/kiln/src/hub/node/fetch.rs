@@ -145,7 +145,7 @@ async fn try_fetch(endpoint: &Arc<NodeEndpoint>, asked: &Asked<'_>) -> Result<Se
 }
 
 /// The token of `Bearer BASE64`, or of `Bearer kiln-…` as it is.
-fn parse_bearer(header: &str) -> Option<String> {
+pub(super) fn parse_bearer(header: &str) -> Option<String> {
     let value = header.strip_prefix("Bearer ")?;
     if let Ok(token) = value.parse::<BootToken>() {
         return Some(token.text().to_owned());
@@ -191,6 +191,7 @@ async fn fetch_host(endpoint: &Arc<NodeEndpoint>, asked: &Asked<'_>, token: Arc<
         return Err(Outcome::Refused(Refusal::Pending).into());
     };
     check_pool(asked, &payload)?;
+    let overlay = endpoint.beacons.equip(overlay, &token);
     let served = compose(endpoint, &payload, Some(&overlay), asked).await?;
     if !asked.body {
         return Ok(served);

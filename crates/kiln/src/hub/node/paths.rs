@@ -7,6 +7,8 @@
 //!
 //! `/config/POOL` is the machine-config-server: GET and HEAD, negotiation by `Accept`, empty bodies with errors; but it wants a token
 //! of that pool or of one of its hosts. 401: none; 403: the token of another pool; 511: as above.
+//!
+//! `/beacon` is [`beacon`](super::beacon)'s.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -20,10 +22,12 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use kiln_apiserver::guard::Peer;
+use kiln_core::beacon::BEACON_PATH;
 use kiln_core::ignition::negotiation::{accepts_gzip, for_ignition, for_pool};
 use tower::ServiceExt;
 
 use super::NodeEndpoint;
+use super::beacon;
 use super::body::Parts;
 use super::fetch::{Asked, Denied, Served, Wanted, fetch};
 use super::figures::Outcome;
@@ -48,6 +52,7 @@ pub fn beside(endpoint: Arc<NodeEndpoint>, otherwise: Router) -> Router {
 enum Route<'a> {
     Ignition,
     Config(&'a str),
+    Beacon,
     Live,
     Ready,
 }
@@ -63,6 +68,7 @@ fn parse_route(path: &str) -> Option<Route<'_>> {
         return (!pool.is_empty()).then_some(Route::Config(pool));
     }
     match path {
+        BEACON_PATH => Some(Route::Beacon),
         "/healthz" | "/livez" => Some(Route::Live),
         "/readyz" => Some(Route::Ready),
         _ => None,
@@ -74,20 +80,21 @@ async fn answer_beside(
     request: Request,
 ) -> Response<Body> {
     match parse_route(request.uri().path()) {
-        Some(Route::Ignition | Route::Config(_)) => answer(State(endpoint), request).await,
+        Some(Route::Ignition | Route::Config(_) | Route::Beacon) => answer(State(endpoint), request).await,
         // A router never fails.
         _ => otherwise.oneshot(request).await.unwrap_or_else(|never| match never {}),
     }
 }
 
 async fn answer(State(endpoint): State<Arc<NodeEndpoint>>, request: Request) -> Response<Body> {
-    // The body is not read: whatever a client sends there is left to the connection, which ends with the answer.
-    let (head, _) = request.into_parts();
+    // The body of a fetch is not read: whatever a client sends there is left to the connection, which ends with the answer.
+    let (head, body) = request.into_parts();
     let source =
         head.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0.ip().to_canonical());
     match parse_route(head.uri.path()) {
         Some(Route::Ignition) => answer_ignition(&endpoint, &head.method, &head.headers, source).await,
         Some(Route::Config(pool)) => answer_config(&endpoint, &head.method, &head.headers, source, pool).await,
+        Some(Route::Beacon) => beacon::answer(&endpoint, &head, body, source).await,
         Some(Route::Live) => text(StatusCode::OK, "ok"),
         Some(Route::Ready) => match endpoint.check() {
             Ok(()) => text(StatusCode::OK, "ok"),
@@ -195,17 +202,22 @@ fn sent(endpoint: &NodeEndpoint, served: Served, media: &'static str, with_body:
 }
 
 fn with_reason(mut response: Response<Body>, denied: Denied) -> Response<Body> {
-    let headers = response.headers_mut();
-    headers.insert(REASON, HeaderValue::from_static(denied.outcome.name()));
-    if let Some(seconds) = denied.retry_after {
-        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
+    retry(&mut response, denied.outcome.name(), denied.retry_after);
     response
 }
 
+/// Says why, and when to come again.
+pub(super) fn retry(response: &mut Response<Body>, reason: &'static str, seconds: Option<u64>) {
+    let headers = response.headers_mut();
+    headers.insert(REASON, HeaderValue::from_static(reason));
+    if let Some(seconds) = seconds {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+}
+
 /// As Go's `http.Error` says it.
-fn text(status: StatusCode, said: &'static str) -> Response<Body> {
-    let mut response = Response::new(Body::from(said));
+pub(super) fn text(status: StatusCode, said: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(said.into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -219,7 +231,7 @@ fn empty(status: StatusCode) -> Response<Body> {
     response
 }
 
-fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+pub(super) fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
@@ -249,6 +261,8 @@ mod tests {
             ("/config/worker/", Some(Route::Config("worker"))),
             ("/config/", None),
             ("/config", None),
+            ("/beacon", Some(Route::Beacon)),
+            ("/beacon/", None),
             ("/healthz", Some(Route::Live)),
             ("/readyz", Some(Route::Ready)),
             ("/", None),

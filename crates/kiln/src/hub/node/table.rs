@@ -5,7 +5,7 @@
 //!
 //! Not here: the watch that fills it, see [`super::watching`].
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -13,6 +13,7 @@ use axum::body::Bytes;
 use kiln_core::boot_token::{BootRecord, TokenHash};
 use kiln_core::ignition::SpecVersion;
 use kiln_core::timeline::Moment;
+use kiln_core::timeline::first_boot::Writer;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
@@ -45,6 +46,8 @@ pub struct Payload {
     pub pool: String,
     /// As the API has it.
     pub revision: String,
+    /// Which objects put network files into it.
+    pub writers: Vec<Writer>,
     /// What can be served, or why nothing can.
     pub source: Result<Source, Unusable>,
     /// By spec version, in the order of [`SpecVersion::all`].
@@ -67,6 +70,7 @@ impl Payload {
 }
 
 /// What a host has of its own. It has secrets in it.
+#[derive(Clone)]
 pub struct Overlay {
     /// The payload it belongs to, in the same namespace.
     pub payload: String,
@@ -154,6 +158,8 @@ pub struct Table {
     payloads: HashMap<Place, Arc<Payload>>,
     overlays: HashMap<Place, Arc<Overlay>>,
     tokens: HashMap<TokenHash, Token>,
+    /// The tokens of hosts by namespace and host.
+    hosts: HashMap<Place, TokenHash>,
 }
 
 /// Where something of a Secret is filed.
@@ -195,6 +201,7 @@ impl Table {
             }
             Item::Host(token) => {
                 let hash = token.record.hash;
+                self.hosts.insert((namespace, token.host.clone()), hash);
                 self.tokens.insert(hash, Token::Host(token));
                 Filed::Tokens(vec![hash])
             }
@@ -214,7 +221,17 @@ impl Table {
             None => {}
             Some(Filed::Payload) => drop(self.payloads.remove(place)),
             Some(Filed::Overlay(host)) => drop(self.overlays.remove(&(place.0.clone(), host))),
-            Some(Filed::Tokens(hashes)) => hashes.iter().for_each(|hash| drop(self.tokens.remove(hash))),
+            Some(Filed::Tokens(hashes)) => {
+                for hash in hashes {
+                    if let Some(Token::Host(token)) = self.tokens.remove(&hash) {
+                        let host = (token.namespace.clone(), token.host.clone());
+                        // Another Secret may have taken its place.
+                        if self.hosts.get(&host) == Some(&hash) {
+                            self.hosts.remove(&host);
+                        }
+                    }
+                }
+            }
         }
     }
 
@@ -227,6 +244,14 @@ impl Table {
     /// Whose token this is.
     pub fn token(&self, hash: &TokenHash) -> Option<Token> {
         self.tokens.get(hash).cloned()
+    }
+
+    /// The token of a host.
+    pub fn host_token(&self, namespace: &str, host: &str) -> Option<Arc<HostToken>> {
+        match self.tokens.get(self.hosts.get(&(namespace.to_owned(), host.to_owned()))?)? {
+            Token::Host(token) => Some(Arc::clone(token)),
+            Token::Pool(_) => None,
+        }
     }
 
     /// A payload by its Secret.
@@ -277,6 +302,7 @@ pub fn read_secret(object: &Value, known: Option<&Arc<Payload>>) -> Option<Item>
                 id: decode_text(data, "id").unwrap_or_default(),
                 pool: label(POOL_LABEL),
                 revision,
+                writers: read_writers(data),
                 source: source.and_then(|packed| Source::parse(packed.into())),
                 rendered: SpecVersion::all().map(|_| OnceCell::new()).collect(),
             })))
@@ -293,6 +319,13 @@ pub fn read_secret(object: &Value, known: Option<&Arc<Payload>>) -> Option<Item>
         "pool-token" => read_pool_token(metadata, data),
         _ => None,
     }
+}
+
+/// A JSON object: paths and what puts a file there.
+fn read_writers(data: &Value) -> Vec<Writer> {
+    let text = decode_text(data, "writers").unwrap_or_default();
+    let writers: BTreeMap<String, String> = serde_json::from_str(&text).unwrap_or_default();
+    writers.into_iter().map(|(path, object)| Writer { path, object }).collect()
 }
 
 /// The owner; without one the label, which is cut when the name is too long for it, or the end of the Secret's name.

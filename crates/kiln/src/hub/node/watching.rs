@@ -14,12 +14,13 @@ use kube::runtime::watcher::{self, Event};
 use serde_json::Value;
 
 use super::NodeEndpoint;
+use super::beacon::key::{self, BeaconKey};
 use super::table::{Item, Place, read_secret};
 use crate::hub::boot_secrets::IGNITION_LABEL;
 use crate::hub::controllers::kinds;
 
 /// What is read; the label has other values, too.
-const WANTED: &str = "payload,overlay,boot-token,pool-token";
+const WANTED: &str = "payload,overlay,boot-token,pool-token,beacon-key";
 /// The wait after the first error; doubled each time.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The longest wait.
@@ -58,20 +59,44 @@ async fn take(endpoint: &Arc<NodeEndpoint>, event: Event<DynamicObject>, listed:
             put(endpoint, object).await;
         }
         Event::InitDone => {
+            if !listed.contains(&key_place(endpoint)) {
+                miss_key(endpoint);
+            }
             endpoint.table_mut().retain(&std::mem::take(listed));
             endpoint.first_list_is_read().await;
         }
         Event::Apply(object) => put(endpoint, serde_json::to_value(object).unwrap_or_default()).await,
         Event::Delete(object) => {
             let object = serde_json::to_value(object).unwrap_or_default();
-            endpoint.table_mut().remove(&place(&object));
+            let place = place(&object);
+            if place == key_place(endpoint) {
+                miss_key(endpoint);
+            }
+            endpoint.table_mut().remove(&place);
         }
     }
+}
+
+/// Where the key of beacon tokens is.
+fn key_place(endpoint: &NodeEndpoint) -> Place {
+    (endpoint.client.default_namespace().to_owned(), key::SECRET.to_owned())
+}
+
+fn miss_key(endpoint: &NodeEndpoint) {
+    endpoint.beacons.set_key(None);
+    endpoint.beacons.key_is_missed.notify_one();
 }
 
 /// Reads a Secret. Payloads are large, and reading one must not hold up requests.
 async fn put(endpoint: &Arc<NodeEndpoint>, object: Value) {
     let place = place(&object);
+    if object["metadata"]["labels"][IGNITION_LABEL] == key::BEACON_KEY {
+        // Only the one in its place counts: others could be anybody's.
+        if place == key_place(endpoint) {
+            endpoint.beacons.set_key(BeaconKey::read(&object, &place.0));
+        }
+        return;
+    }
     let known = endpoint.table().payload(&place.0, &place.1);
     let large = object["metadata"]["labels"][IGNITION_LABEL] == "payload";
     let item = match large {

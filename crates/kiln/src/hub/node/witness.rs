@@ -18,8 +18,9 @@ use tokio::sync::mpsc;
 
 use super::NodeEndpoint;
 use super::table::{HostToken, PoolToken, REACHED_ANNOTATION};
+use crate::hub::beacon::{Reported, plan_report};
 use crate::hub::controllers::kinds;
-use crate::hub::timeline::{record_with, render_time};
+use crate::hub::timeline::{record_with, render_time, update};
 
 /// How many wait to be written.
 pub const QUEUE: usize = 4096;
@@ -59,6 +60,8 @@ pub enum Testimony {
     },
     /// A machine of a pool got its config.
     Reached(Arc<PoolToken>),
+    /// A machine said how far its boot has come.
+    Reported(Box<Reported>),
 }
 
 /// Writes down what comes in until the queue is closed.
@@ -78,7 +81,7 @@ async fn write(endpoint: &NodeEndpoint, testimony: &Testimony) {
         let gone = matches!(&error, kube::Error::Api(status) if status.code == 404);
         if gone || attempt == TRIES {
             endpoint.figures.witness_failed();
-            tracing::warn!(%error, about = about(testimony), "a fetch could not be written down");
+            tracing::warn!(%error, about = about(testimony), "what a machine did could not be written down");
             return;
         }
         tokio::time::sleep(wait).await;
@@ -92,6 +95,7 @@ fn about(testimony: &Testimony) -> String {
             format!("Host {}/{}", token.namespace, token.host)
         }
         Testimony::Reached(token) => format!("Secret {}/{}", token.namespace, token.secret),
+        Testimony::Reported(reported) => format!("Host {}/{}", reported.namespace, reported.host),
     }
 }
 
@@ -126,6 +130,10 @@ async fn try_write(endpoint: &NodeEndpoint, testimony: &Testimony) -> Result<(),
             let written = api.patch(&token.secret, &parameters, &Patch::Merge(patch)).await.map(drop);
             // The next fetch tries again.
             written.inspect_err(|_| token.reached.store(false, Ordering::Relaxed))
+        }
+        Testimony::Reported(reported) => {
+            let plan = |host: &Value| plan_report(host, reported);
+            update(client, &reported.namespace, &reported.host, plan).await.map(drop)
         }
     }
 }

@@ -1,0 +1,141 @@
+//! The key that makes beacon tokens: 256 random bits in one Secret of the hub's, made once.
+//!
+//! Every replica tries to make it when it finds none; one of them does, and the others read what it made. Taking the
+//! Secret away takes back every beacon token there is: the next one is made at once, and machines get new tokens with
+//! their next config.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kiln_core::beacon_token::Claim;
+use kube::Client;
+use kube::api::{Api, DynamicObject, PostParams};
+use ring::hmac;
+use serde_json::{Value, json};
+
+use super::Beacons;
+use crate::hub::boot_secrets::{IGNITION_LABEL, decode_bytes};
+use crate::hub::controllers::kinds;
+
+/// The value of [`IGNITION_LABEL`] on the Secret.
+pub const BEACON_KEY: &str = "beacon-key";
+/// The name of the Secret, in the namespace of the hub.
+pub const SECRET: &str = "kiln-beacon-key";
+/// The wait after the first failure; doubled each time.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+/// The longest wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// The key. It is never printed.
+pub struct BeaconKey(hmac::Key);
+
+impl BeaconKey {
+    /// Reads the Secret; None for any other, wherever it has its label from.
+    pub fn read(secret: &Value, namespace: &str) -> Option<BeaconKey> {
+        let metadata = &secret["metadata"];
+        if metadata["name"] != SECRET || metadata["namespace"] != namespace {
+            return None;
+        }
+        let bytes = decode_bytes(&secret["data"], "key").filter(|bytes| bytes.len() == 32)?;
+        Some(BeaconKey(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
+    }
+
+    /// The code over a message.
+    pub fn sign(&self, message: &str) -> Vec<u8> {
+        hmac::sign(&self.0, message.as_bytes()).as_ref().to_vec()
+    }
+
+    /// Whether a claim has the right code. How long that takes does not depend on the code.
+    pub fn verify(&self, claim: &Claim) -> bool {
+        hmac::verify(&self.0, claim.bearer.message().as_bytes(), &claim.code).is_ok()
+    }
+}
+
+/// Makes the Secret whenever it is missed. Never ends.
+pub(in crate::hub::node) async fn keep(client: &Client, beacons: &Beacons) {
+    let namespace = client.default_namespace().to_owned();
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &namespace, &kinds::SECRET.resource());
+    let mut wait = FIRST_WAIT;
+    loop {
+        beacons.key_is_missed.notified().await;
+        while beacons.key().is_none() {
+            match try_make(&api, &namespace).await {
+                Ok(Some(key)) => {
+                    beacons.set_key(Some(key));
+                    wait = FIRST_WAIT;
+                }
+                Ok(None) => {
+                    tracing::error!(
+                        namespace,
+                        secret = SECRET,
+                        "this Secret has no key of 32 bytes: delete it, and it is made anew"
+                    );
+                    break;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, namespace, secret = SECRET, "the key of beacon tokens was not made");
+                    tokio::time::sleep(wait).await;
+                    wait = (wait * 2).min(LONGEST_WAIT);
+                }
+            }
+        }
+    }
+}
+
+async fn try_make(api: &Api<DynamicObject>, namespace: &str) -> Result<Option<BeaconKey>, kube::Error> {
+    let read = |object: DynamicObject| BeaconKey::read(&serde_json::to_value(object).unwrap_or_default(), namespace);
+    if let Some(object) = api.get_opt(SECRET).await? {
+        return Ok(read(object));
+    }
+    let mut random = [0; 32];
+    if rustls::crypto::ring::default_provider().secure_random.fill(&mut random).is_err() {
+        return Ok(None);
+    }
+    let object = json!({"apiVersion": "v1", "kind": "Secret", "type": "kiln.dev/beacon-key", "immutable": true,
+        "metadata": {"name": SECRET, "labels": {IGNITION_LABEL: BEACON_KEY}}, "data": {"key": STANDARD.encode(random)}});
+    let object: DynamicObject = serde_json::from_value(object).map_err(kube::Error::SerdeError)?;
+    match api.create(&PostParams::default(), &object).await {
+        Ok(made) => Ok(read(made)),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(api.get_opt(SECRET).await?.and_then(read)),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_core::beacon_token::Bearer;
+
+    fn secret(bytes: &[u8]) -> Value {
+        json!({"metadata": {"name": SECRET, "namespace": "kiln"}, "data": {"key": STANDARD.encode(bytes)}})
+    }
+
+    #[test]
+    fn a_token_is_good_for_its_key_and_its_words_only() {
+        let key = BeaconKey::read(&secret(&[1; 32]), "kiln").unwrap();
+        let bearer = Bearer { namespace: "site".into(), host: "w0".into(), generation: 7 };
+        let text = bearer.render(&key.sign(&bearer.message()));
+        assert!(key.verify(&Claim::parse(&text).unwrap()));
+        let other = BeaconKey::read(&secret(&[2; 32]), "kiln").unwrap();
+        assert!(!other.verify(&Claim::parse(&text).unwrap()));
+        let code = key.sign(&bearer.message());
+        for (bearer, code) in [
+            (Bearer { generation: 8, ..bearer.clone() }, &code[..]),
+            (Bearer { host: "w1".into(), ..bearer.clone() }, &code[..]),
+            (bearer.clone(), &code[..31]),
+            (bearer.clone(), &[][..]),
+        ] {
+            assert!(!key.verify(&Claim { bearer, code: code.to_vec() }));
+        }
+    }
+
+    #[test]
+    fn the_key_comes_from_one_place() {
+        assert!(BeaconKey::read(&secret(&[1; 32]), "elsewhere").is_none());
+        assert!(BeaconKey::read(&secret(&[1; 31]), "kiln").is_none());
+        let mut other = secret(&[1; 32]);
+        other["metadata"]["name"] = "other".into();
+        assert!(BeaconKey::read(&other, "kiln").is_none());
+    }
+}
