@@ -29,6 +29,7 @@ mod answer;
 mod body;
 mod list_body;
 mod objects;
+mod tokens;
 
 /// The version of the API that is spoken, for clients that warn about differences.
 pub const KUBERNETES_VERSION: (&str, &str, &str) = ("1", "32", "v1.32.0+kiln");
@@ -86,6 +87,10 @@ async fn answer(
         let (user, verb, path) = (&identity.user, record.verb, request.uri().path());
         return Err(ApiError::forbidden(format!("forbidden: User \"{user}\" cannot {verb} path \"{path}\"")));
     }
+    if let Route::Tokens(id) = &route {
+        record.writes = request.method() != Method::GET;
+        return tokens::answer(server, id.as_deref(), request).await;
+    }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return Err(ApiError::method_not_allowed());
     }
@@ -128,8 +133,10 @@ fn answer_path(server: &Server, route: Route, form: Form) -> Result<Answer, ApiE
         (Route::Version, _) => version(),
         (Route::Metrics, _) => return Ok(Answer::text(200, server.render_metrics())),
         (Route::Index, _) => json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2",
-            "/openapi/v3", "/readyz", "/version"]}),
-        (Route::Health | Route::OpenApiV2 | Route::Objects(_), _) => return Err(ApiError::no_such_path()),
+            "/openapi/v3", "/readyz", "/tokens", "/version"]}),
+        (Route::Health | Route::OpenApiV2 | Route::Tokens(_) | Route::Objects(_), _) => {
+            return Err(ApiError::no_such_path());
+        }
     };
     Ok(Answer::json(200, &value))
 }

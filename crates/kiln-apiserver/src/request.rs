@@ -31,6 +31,8 @@ pub enum Route {
     OpenApiIndex,
     /// `/openapi/v3/…`, for group and version.
     OpenApi(String, String),
+    /// `/tokens`, or the one of an id.
+    Tokens(Option<String>),
     /// Objects of a resource.
     Objects(ObjectPath),
 }
@@ -64,6 +66,8 @@ pub fn parse_path(path: &str) -> Option<Route> {
         ["healthz" | "livez" | "readyz", ..] => Some(Route::Health),
         ["metrics"] => Some(Route::Metrics),
         ["version"] => Some(Route::Version),
+        ["tokens"] => Some(Route::Tokens(None)),
+        ["tokens", id] => Some(Route::Tokens(Some((*id).into()))),
         ["api"] => Some(Route::CoreVersions),
         ["apis"] => Some(Route::Groups),
         ["apis", group] => Some(Route::Group((*group).into())),

@@ -619,3 +619,43 @@ async fn crowds_of_connections_are_bounded_and_others_are_still_answered() {
     }
     panic!("connections that were closed are still counted");
 }
+
+#[tokio::test]
+async fn administrators_grant_and_revoke_access_and_nobody_else_does() {
+    let api = Api::start("access", Limits::default()).await;
+    let wish = json!({"user": "anna", "groups": ["kiln:viewers"], "lifetimeSeconds": 60});
+    let (code, granted) = api.call("admin", "POST", "/tokens", wish.clone()).await;
+    assert_eq!((code, &granted["user"], &granted["groups"]), (201, &json!("anna"), &json!(["kiln:viewers"])));
+    let (token, id) = (granted["token"].as_str().unwrap(), granted["id"].as_str().unwrap());
+    for (method, path, expected) in [
+        ("GET", MAPS, 200),
+        ("GET", "/api/v1/secrets", 403),
+        ("POST", MAPS, 403),
+        ("GET", "/tokens", 403),
+        ("POST", "/tokens", 403),
+        ("DELETE", &format!("/tokens/{id}"), 403),
+    ] {
+        let body = if method == "POST" { wish.clone() } else { json!(null) };
+        assert_eq!(api.call(token, method, path, body).await.0, expected, "{method} {path}");
+    }
+    let (_, listed) = api.call("admin", "GET", "/tokens", json!(null)).await;
+    assert_eq!(listed["items"][0]["id"], id);
+    assert!(!listed.to_string().contains(token), "its text is told once");
+    assert_eq!(api.call("admin", "DELETE", &format!("/tokens/{id}"), json!(null)).await.0, 200);
+    assert_eq!(api.call("admin", "DELETE", &format!("/tokens/{id}"), json!(null)).await.0, 404);
+    assert_eq!(api.call(token, "GET", MAPS, json!(null)).await.0, 401);
+    for (wrong, said) in [
+        (json!({"user": "", "groups": ["a"]}), "user: a name of 1 to 253 bytes without spaces is wanted"),
+        (json!({"user": "a b", "groups": ["a"]}), "user: a name"),
+        (json!({"user": "a", "groups": []}), "groups: 1 to 16 names"),
+        (json!({"user": "a", "groups": ["a"], "lifetimeSeconds": 0}), "lifetimeSeconds: 1 to 315360000"),
+        (json!({"user": "a", "groups": ["a"], "forEver": true}), "unknown field `forEver`"),
+    ] {
+        let (code, refused) = api.call("admin", "POST", "/tokens", wrong.clone()).await;
+        assert_eq!(code, 400, "{wrong}");
+        assert!(refused["message"].as_str().unwrap().contains(said), "{wrong}: {refused}");
+    }
+    let lines = api.audit();
+    assert!(lines.iter().any(|line| line.starts_with("admin post") && line.ends_with("201")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.starts_with("admin delete") && line.ends_with("200")), "{lines:?}");
+}

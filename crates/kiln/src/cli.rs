@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+mod access;
 mod approve;
 mod backup;
 mod boot;
@@ -77,6 +78,9 @@ enum Command {
     Status(status::StatusArgs),
     /// Explain why a host is not ready: missing stage, likeliest cause, next step
     Why(why::WhyArgs),
+    /// Let people and programs use the hub's API, and take that back
+    #[command(subcommand)]
+    Access(access::AccessCommand),
     /// List, take back and make the tokens machines fetch their config with
     #[command(subcommand)]
     Token(token::TokenCommand),
@@ -127,6 +131,7 @@ pub fn main() -> ExitCode {
         Command::Restore(args) => restore::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Why(args) => why::run(&args),
+        Command::Access(command) => access::run(&command),
         Command::Token(command) => token::run(&command),
         Command::Approve(args) => approve::run(&args),
         Command::Doctor(args) => doctor::run(&args),

@@ -37,7 +37,7 @@ pub mod controllers;
 pub mod definitions;
 mod folder;
 pub mod health;
-mod kubeconfig;
+pub mod kubeconfig;
 pub mod lease;
 pub mod mirror;
 pub mod node;

@@ -252,3 +252,40 @@ async fn machines_are_made_with_the_command_of_their_platform() {
         "{complaints}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn somebody_is_let_in_to_read_and_put_out_again() {
+    let (folder, files) = (TempDir::new("access"), TempDir::new("access-files"));
+    let hub = Hub::start(folder.path());
+    let path = files.path().join("anna.kubeconfig");
+    let out = path.to_str().unwrap();
+    let (exit, said, _) = hub.kiln(&["access", "grant", "anna", "--out", out]);
+    assert_eq!(exit, 0, "{said}");
+    let id = said.split([' ', ':']).nth(2).unwrap().to_owned();
+    assert!(said.starts_with(&format!("{out}: {id} for anna until 20")), "{said}");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let kubeconfig = kube::config::Kubeconfig::read_from(&path).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+    let anna = Client::try_from(config).unwrap();
+    let code = async |kind: &str| match api(&anna, kind).list(&Default::default()).await {
+        Ok(_) => 200,
+        Err(kube::Error::Api(status)) => status.code,
+        Err(error) => panic!("{error}"),
+    };
+    assert_eq!((code("Host").await, code("Secret").await), (200, 403));
+    let (exit, _, complaints) = hub.kiln(&["access", "grant", "anna", "--out", out]);
+    assert_eq!((exit, complaints.contains("exists already")), (1, true), "{complaints}");
+    let (_, listed, _) = hub.kiln(&["access", "list"]);
+    let rows: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!((rows.len(), &rows[1][..3]), (2, &[id.as_str(), "anna", "kiln:viewers"][..]), "{listed}");
+    let (exit, said, _) = hub.kiln(&["access", "revoke", &id]);
+    assert_eq!((exit, said), (0, format!("{id} is revoked\n")));
+    assert_eq!(code("Host").await, 401);
+    for (wrong, expected) in [
+        (id.as_str(), format!("there is no token `{id}`; `kiln access list` shows those there are")),
+        ("../apis", "`../apis` is no id; `kiln access list` shows them".to_owned()),
+    ] {
+        let (exit, _, complaints) = hub.kiln(&["access", "revoke", wrong]);
+        assert_eq!((exit, complaints.contains(&expected)), (1, true), "{complaints}");
+    }
+}
