@@ -10,6 +10,7 @@ use crate::measure::{Cores, Figures, measure};
 use crate::{execute, fleet};
 
 mod coreos_image;
+pub mod firstboot;
 mod hub;
 mod hub_client;
 mod hub_samples;
@@ -37,6 +38,8 @@ pub enum Bench {
     },
     /// The hub's API under load, beside kube-apiserver and etcd when KUBEBUILDER_ASSETS names them
     Hub(hub::Args),
+    /// The program in the initramfs: its size, and what it adds to a boot
+    Firstboot,
     /// Configs fetched by machines, beside nginx serving the same bytes from a file
     Ignition(ignition::Args),
 }
@@ -54,6 +57,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         }
         Bench::Image { hosts, only_make } => image::run(*hosts, *only_make),
         Bench::Hub(args) => hub::run(args),
+        Bench::Firstboot => firstboot::run(),
         Bench::Ignition(args) => ignition::run(args),
     }
 }

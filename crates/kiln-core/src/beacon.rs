@@ -8,6 +8,11 @@
 
 use serde::{Deserialize, Serialize};
 
+pub mod block;
+pub mod credentials;
+pub mod kubelet_key;
+pub mod redact;
+
 /// Where the hub takes reports, below its node address.
 pub const BEACON_PATH: &str = "/beacon";
 /// The file in the real root (and in Ignition's config) that tells the witness where to report, as [`Credentials`].
@@ -22,7 +27,7 @@ const MOST_ITEMS: usize = 64;
 const LONGEST_TEXT: usize = 2048;
 
 /// Where to report and as whom. Its file is readable by root only.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Credentials {
     /// `https://hub:22624/beacon`.
@@ -31,6 +36,12 @@ pub struct Credentials {
     pub authorities: String,
     /// The bearer token.
     pub token: String,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Credentials({}, …)", self.url)
+    }
 }
 
 /// How far a boot has come when it is reported.
@@ -225,7 +236,7 @@ fn shorten(text: &mut String, letters: usize) {
 mod tests {
     use super::*;
 
-    fn report() -> Report {
+    pub(super) fn report() -> Report {
         Report {
             point: Point::Leaving,
             boot_id: "6b0fbdb1-96b5-4a51-9d6b-7e3a4d7f3a10".into(),

@@ -9,7 +9,6 @@ use kiln_core::boot::folder::{Content, NetworkFile};
 use kiln_core::boot::teardown::RealRoot;
 
 use crate::error::{FirstbootError, at};
-use crate::root::Root;
 
 /// The profiles of the initramfs.
 pub const RUN_CONNECTIONS: &str = "/run/NetworkManager/system-connections";
@@ -45,16 +44,16 @@ pub fn read_folder(folder: &Path) -> Result<Vec<NetworkFile>, FirstbootError> {
     Ok(files)
 }
 
-/// What decides in the real root.
-pub fn read_real_root(root: &Root) -> Result<RealRoot, FirstbootError> {
-    let hostname = root.real("/etc/hostname");
+/// The parts of a real root that decide about propagation.
+pub fn read_real_root(root: &Path) -> Result<RealRoot, FirstbootError> {
+    let hostname = root.join("etc/hostname");
     let hostname = match hostname.exists() {
         true => Some(read_bounded(&hostname, 4096).map_err(at("read", &hostname))?),
         false => None,
     };
     Ok(RealRoot {
-        system_connections: read_folder(&root.real(ETC_CONNECTIONS))?,
-        network_scripts: read_folder(&root.real("/etc/sysconfig/network-scripts"))?,
+        system_connections: read_folder(&root.join(ETC_CONNECTIONS.trim_start_matches('/')))?,
+        network_scripts: read_folder(&root.join("etc/sysconfig/network-scripts"))?,
         hostname: hostname.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()),
     })
 }

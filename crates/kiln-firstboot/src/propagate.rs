@@ -84,7 +84,7 @@ fn observe_and_decide(root: &Root, policy: Policy) -> Result<(RealRoot, Decision
     let only_default = default_profiles::are_default(root, &files, &kargs);
     let hostname = hostname.filter(|name| !name.is_empty());
     let initramfs = Initramfs { kargs, files, only_default, hostname };
-    let real_root = read_real_root(root)?;
+    let real_root = read_real_root(&root.real("/"))?;
     let decision = decide(policy, &initramfs, &real_root);
     Ok((real_root, decision))
 }

@@ -94,8 +94,7 @@ fn merge(files: &[NetworkFile], real_root: &RealRoot, mut decision: Decision) ->
             }
         }
     }
-    let (ours, untouched): (Vec<_>, Vec<_>) =
-        real_root.system_connections.iter().cloned().partition(|file| takes_part(file));
+    let (ours, untouched): (Vec<_>, Vec<_>) = real_root.system_connections.iter().cloned().partition(takes_part);
     for profile in &mut declared {
         rename_beside(profile, &untouched, reasons);
     }

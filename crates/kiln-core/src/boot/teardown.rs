@@ -262,6 +262,6 @@ fn copy(initramfs: &[NetworkFile], target: &mut Vec<NetworkFile>, reasons: &mut 
             None => target.push(file.clone()),
         }
     }
-    target.retain(|file| file.name != "lo.nmconnection");
+    target.retain(|file| file.name != "lo.nmconnection" || file.content == Content::Directory);
     target.sort_by(|one, other| one.name.cmp(&other.name));
 }
