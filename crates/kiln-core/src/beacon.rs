@@ -196,7 +196,7 @@ impl Report {
         format!("{id}-{:?}.json", self.point)
     }
 
-    /// Lists and texts within these bounds.
+    /// Lists and texts within these bounds, texts in one line.
     fn bounded(mut self, items: usize, letters: usize) -> Report {
         let shorten = |text: &mut String| shorten(text, letters);
         self.interfaces.truncate(items);
@@ -224,8 +224,11 @@ impl Report {
     }
 }
 
-/// Cuts a text between letters.
+/// Cuts a text between letters, and makes it one line without anything that a terminal obeys.
 fn shorten(text: &mut String, letters: usize) {
+    if text.contains(char::is_control) {
+        *text = text.replace(char::is_control, " ");
+    }
     if text.len() > letters {
         let end = (0..=letters).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         text.truncate(end);
@@ -285,6 +288,18 @@ mod tests {
         let long = format!("{}{}", report().render(), " ".repeat(LONGEST_REPORT));
         assert!(matches!(Report::parse(long.as_bytes()), Err(WrongReport::TooLong)));
         assert!(Report::parse("[".repeat(LONGEST_REPORT).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn nothing_a_machine_says_commands_a_terminal() {
+        let mut hostile = report();
+        hostile.interfaces[0].name = "eth0\u{1b}[2J".into();
+        hostile.ignition_error = Some("failed\n\rat \u{9b}1m".into());
+        let read = Report::parse(serde_json::to_string(&hostile).unwrap().as_bytes()).unwrap();
+        assert_eq!(
+            (read.interfaces[0].name.as_str(), read.ignition_error.as_deref()),
+            ("eth0 [2J", Some("failed  at  1m"))
+        );
     }
 
     #[test]

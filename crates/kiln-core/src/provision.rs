@@ -24,10 +24,12 @@ use crate::payload::digest::{ConfigHash, Digest};
 use crate::payload::overlay::{HostParts, Overlay, render_overlay};
 use crate::payload::{self, Base, KubeletConfig, Payload, RenderedPool};
 use crate::source::SourceMap;
-use crate::world::{IgnitionSource, MachineConfig, Pool, PoolOrigin, World};
+use crate::world::{FirstBootNetwork, IgnitionSource, MachineConfig, Pool, PoolOrigin, World};
 
 pub mod names;
 
+/// The folder of ifcfg files, which nothing reads any more and which still counts at the end of the initramfs.
+const NETWORK_SCRIPTS: &str = "/etc/sysconfig/network-scripts/";
 /// Where the Secrets of a pool are that has no namespace itself.
 pub const POOL_NAMESPACE: &str = "default";
 
@@ -143,6 +145,8 @@ pub struct StoredPayload {
     pub name: String,
     /// The digest of its inputs.
     pub id: Digest,
+    /// Which objects put network files into it, by path.
+    pub writers: BTreeMap<String, String>,
     /// Its bytes; none when it is stored.
     pub packed: Option<Arc<[u8]>>,
 }
@@ -170,6 +174,8 @@ type PoolInCluster<'w> = (&'w ObjectId, Option<usize>);
 struct Group {
     /// Without texts.
     pool: RenderedPool,
+    /// Which objects put network files into it, by path.
+    writers: BTreeMap<String, String>,
     /// The bytes of both payloads, as long as they are needed.
     packed: Option<(Packed, Packed)>,
 }
@@ -253,7 +259,8 @@ impl<'w, 'i> Work<'w, 'i> {
         for group in groups.values_mut() {
             if group.packed.is_some() && ![group.pool.whole.id, group.pool.bare.id].iter().any(|id| needed.contains(id))
             {
-                *group = Arc::new(Group { pool: group.pool.clone(), packed: None });
+                let (pool, writers) = (group.pool.clone(), group.writers.clone());
+                *group = Arc::new(Group { pool, writers, packed: None });
             }
         }
         Provision { pools, payloads: payloads.into_values().collect(), hosts, waiting, elsewhere, groups }
@@ -289,7 +296,7 @@ impl<'w, 'i> Work<'w, 'i> {
             let in_token = upgrade_type.as_deref() == Some("InPlace") && !token_is_stored;
             let group = self.with_bytes(pool, None, group, in_token || !self.is_stored(namespace, &payload))?;
             let whole = group.packed.as_ref().map(|(whole, _)| Arc::clone(whole));
-            self.want(pool, namespace, &payload, digest, whole.clone());
+            self.want(pool, namespace, &payload, (digest, &group.writers), whole.clone());
             let packed = whole.filter(|_| in_token);
             let mut notes = group.pool.notes.clone();
             notes.extend(self.not_rendered(pool));
@@ -313,12 +320,14 @@ impl<'w, 'i> Work<'w, 'i> {
         let host = view.host;
         let id = &host.meta.id;
         let group = self.group(pool, Some(view)).ok()?;
-        let payload = names::payload(&pool.meta.id.name, group.pool.bare.id);
+        let stock = pool.first_boot_network == FirstBootNetwork::Stock;
+        let digest = if stock { group.pool.whole.id } else { group.pool.bare.id };
+        let payload = names::payload(&pool.meta.id.name, digest);
         if !self.payloads.contains_key(&(id.namespace.clone(), payload.clone())) {
             let group =
                 self.with_bytes(pool, Some(view), Arc::clone(&group), !self.is_stored(&id.namespace, &payload)).ok()?;
-            let bare = group.packed.as_ref().map(|(_, bare)| Arc::clone(bare));
-            self.want(pool, &id.namespace, &payload, group.pool.bare.id, bare);
+            let packed = group.packed.as_ref().map(|(whole, bare)| Arc::clone(if stock { whole } else { bare }));
+            self.want(pool, &id.namespace, &payload, (digest, &group.writers), packed);
         }
         let (mut profiles, mut nics) = (Vec::new(), Vec::new());
         for document in self.context.documents(view) {
@@ -342,6 +351,7 @@ impl<'w, 'i> Work<'w, 'i> {
             labels: &labels,
             taints: &pool.node_taints,
             ignition: ignition.as_ref(),
+            network: pool.first_boot_network,
         };
         let overlay = render_overlay(&group.pool, &payload, &parts)?;
         let stored = self.inputs.stored.overlays.get(&(id.namespace.clone(), id.name.clone()));
@@ -395,13 +405,15 @@ impl<'w, 'i> Work<'w, 'i> {
         let failed = |error: payload::PayloadError| NoConfig::Failed(error.to_string());
         let part = payload::render_part(&pool.meta.id.name, configs, kubelet);
         let base = self.base(pool)?.map(|(what, bytes)| Base { what, bytes });
+        let what = base.map(|base| base.what);
         let mut pool = payload::render_pool(base, &part).map_err(failed)?;
         let pack = |payload: &Payload| payload::pack(payload).map(Arc::<[u8]>::from).map_err(failed);
         let whole = pack(&pool.whole)?;
         let bare = if pool.bare == pool.whole { Arc::clone(&whole) } else { pack(&pool.bare)? };
         pool.whole.text.clear();
         pool.bare.text.clear();
-        Ok(Group { pool, packed: Some((whole, bare)) })
+        let writers = writers(configs, &pool, what);
+        Ok(Group { pool, writers, packed: Some((whole, bare)) })
     }
 
     fn base(&self, pool: &Pool) -> Result<Option<(&'i str, &'i [u8])>, NoConfig> {
@@ -464,7 +476,14 @@ impl<'w, 'i> Work<'w, 'i> {
         self.inputs.stored.secrets.contains(&(namespace.to_owned(), name.to_owned()))
     }
 
-    fn want(&mut self, pool: &Pool, namespace: &str, name: &str, id: Digest, packed: Option<Arc<[u8]>>) {
+    fn want(
+        &mut self,
+        pool: &Pool,
+        namespace: &str,
+        name: &str,
+        (id, writers): (Digest, &BTreeMap<String, String>),
+        packed: Option<Arc<[u8]>>,
+    ) {
         let packed = packed.filter(|_| !self.is_stored(namespace, name));
         let key = (namespace.to_owned(), name.to_owned());
         self.payloads.entry(key).or_insert_with(|| StoredPayload {
@@ -472,9 +491,32 @@ impl<'w, 'i> Work<'w, 'i> {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             id,
+            writers: writers.clone(),
             packed,
         });
     }
+}
+
+/// Which object puts each file where NetworkManager looks, and where the end of the initramfs looks for a reason to keep
+/// nothing. What no MachineConfig writes is the base's.
+fn writers(configs: &[&MachineConfig], pool: &RenderedPool, base: Option<&str>) -> BTreeMap<String, String> {
+    let folders = [payload::PROFILES, NETWORK_SCRIPTS];
+    let mut writers = BTreeMap::new();
+    if let Some(base) = base {
+        let profiles = pool.profiles.iter().map(|file| format!("{}{}", payload::PROFILES, file.name));
+        let all = profiles.chain(pool.kept.iter().cloned());
+        writers.extend(all.map(|path| (path, format!("the base config ({base})"))));
+    }
+    for config in configs {
+        let lists = ["files", "links", "directories"];
+        let lists = lists.iter().filter_map(|list| config.config.as_ref()?.path(&["storage", list]));
+        for path in lists.flat_map(Node::items).filter_map(|entry| entry.get("path")?.as_str()) {
+            if folders.iter().any(|folder| path.starts_with(folder)) {
+                writers.insert(path.to_owned(), format!("MachineConfig {}", config.meta.id.name));
+            }
+        }
+    }
+    writers
 }
 
 fn parse_override(text: &str) -> Option<Node> {

@@ -414,8 +414,20 @@ pub struct Pool {
     pub node_taints: Vec<Taint>,
     /// The Ignition config its own config is laid over.
     pub ignition: Option<IgnitionSource>,
+    /// What the configs of its hosts say about their network.
+    pub first_boot_network: FirstBootNetwork,
     /// The manifest ConfigMap it was found in.
     pub within: Option<ObjectId>,
+}
+
+/// What a host's config says about its network.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FirstBootNetwork {
+    /// The host's own profiles, merged with those of its pool.
+    #[default]
+    Composed,
+    /// Only what the pool's config has: what stock pipelines do. The host's own come from its image, if from anywhere.
+    Stock,
 }
 
 /// A taint of a node.

@@ -9,9 +9,10 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use axum::http::Request;
 use kiln::hub::controllers::kinds;
 use kiln_testimage::temp_dir::TempDir;
-use kube::api::{Api, DynamicObject, PostParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use served::Hub;
 
@@ -20,7 +21,8 @@ fn host(name: &str, mac: &str) -> Value {
 }
 
 async fn apply(hub: &Hub, object: Value) {
-    let api: Api<DynamicObject> = Api::namespaced_with(hub.client().await, "default", &kinds::HOST.resource());
+    let kind = kinds::find(object["kind"].as_str().unwrap()).unwrap();
+    let api: Api<DynamicObject> = Api::namespaced_with(hub.client().await, "default", &kind.resource());
     api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
 }
 
@@ -80,6 +82,88 @@ missing: PoweredOn, for ";
     assert_eq!(run.status.code(), Some(2), "a hub that does not answer is a failure");
     let run = Command::new(env!("CARGO_BIN_EXE_kiln")).args(["status", "--kubeconfig", "/nowhere"]).output().unwrap();
     assert_eq!(run.status.code(), Some(1), "a kubeconfig that is not there is a refusal");
+}
+
+/// What a machine of the pool sends: status and body.
+async fn send(hub: &Hub, method: &str, path: &str, authorization: &str, body: String) -> (u16, Vec<u8>) {
+    let request = Request::builder().method(method).uri(path).header("authorization", authorization);
+    let answer =
+        hub.client().await.send(request.body(kube::client::Body::from(body.into_bytes())).unwrap()).await.unwrap();
+    let status = answer.status().as_u16();
+    let body = axum::body::Body::new(answer.into_body());
+    (status, axum::body::to_bytes(body, 1 << 20).await.unwrap().to_vec())
+}
+
+/// The story of a worker whose pool writes one file too many: from what the machine said, to the object that is to blame.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_network_is_explained_by_the_object_that_lost_it() {
+    let folder = TempDir::new("why-lost");
+    let hub = Hub::start(folder.path());
+    let config = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: 50-network-dumy, labels: {machineconfiguration.openshift.io/role: worker}}\nspec:\n  config:\n    ignition: {version: 3.2.0}\n    storage: {files: [{path: /etc/NetworkManager/system-connections/dummy0.nmconnection, mode: 420, contents: {source: \"data:,%5Bconnection%5D%0Aid=dummy0%0Atype=dummy%0Ainterface-name=dummy0%0A\"}}]}\n";
+    apply(&hub, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config", "namespace": "default"}, "data": {"config": config}})).await;
+    apply(
+        &hub,
+        json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Pool", "metadata": {"name": "edge", "namespace": "default"},
+        "spec": {"config": [{"name": "config"}], "firstBootNetwork": "stock"}}),
+    )
+    .await;
+    let network = json!({"interfaces": [{"name": "eth0", "type": "ethernet", "state": "up",
+        "ipv4": {"enabled": true, "dhcp": false, "address": [{"ip": "10.0.11.11", "prefix-length": 24}]}}]});
+    let mut worker = host("w0", "52:54:00:00:00:01");
+    (worker["spec"]["pool"], worker["spec"]["network"]) = ("edge".into(), network);
+    apply(&hub, worker).await;
+    let pointer = folder.path().join("w0.ign");
+    let made = hub.kiln(&["ignition", "pointer", "--host", "w0", "--out", pointer.to_str().unwrap()]);
+    assert_eq!(made.0, 0, "{made:?}");
+    let pointer: Value = serde_json::from_str(&std::fs::read_to_string(&pointer).unwrap()).unwrap();
+    let headers = pointer["ignition"]["config"]["merge"][0]["httpHeaders"].as_array().unwrap().clone();
+    let authorization =
+        headers.iter().find(|header| header["name"] == "Authorization").unwrap()["value"].as_str().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let config: Value = loop {
+        let (status, body) = send(&hub, "GET", "/ignition", authorization, String::new()).await;
+        if status == 200 {
+            break serde_json::from_slice(&body).unwrap();
+        }
+        assert!(status == 511 && Instant::now() < deadline, "{status}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    let files: Vec<&str> =
+        config["storage"]["files"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect();
+    assert_eq!(
+        files,
+        ["/etc/NetworkManager/system-connections/dummy0.nmconnection", "/etc/hostname", "/etc/kiln/beacon.json",],
+        "the pool's file as it is, and none of the host's"
+    );
+    let report = json!({"point": "Leaving", "bootId": "b", "uptimeMs": 9000,
+        "interfaces": [{"name": "bond0.110", "up": true, "addresses": ["10.0.11.11/24"]}],
+        "defaultRoutes": [{"gateway": "10.0.11.1", "interface": "bond0.110"}],
+        "propagation": {"policy": "stock", "outcome": "blocked", "blockedBy": [files[0]]}});
+    assert_eq!(send(&hub, "POST", "/beacon", authorization, report.to_string()).await, (204, vec![]));
+    until(&hub, &["why", "w0"], |told| {
+        told.contains("so far: last seen in the initramfs with 10.0.11.11 on bond0.110; RealRoot may take 10 minutes")
+    });
+    // An hour passes.
+    let api: Api<DynamicObject> = Api::namespaced_with(hub.client().await, "default", &kinds::HOST.resource());
+    let mut boot = api.get("w0").await.unwrap().data["status"]["boot"].clone();
+    let then = kiln_core::timeline::Moment(kiln::hub::timeline::now().0 - 3600);
+    boot["reports"][0]["time"] = kiln::hub::timeline::render_time(then).into();
+    let patch = Patch::Merge(json!({"status": {"boot": boot}}));
+    api.patch_status("w0", &PatchParams::default(), &patch).await.unwrap();
+    let told = without_times(&until(&hub, &["why", "w0"], |told| told.contains("cause")));
+    let expected = "
+reports of its newest boot
+  TIME  Leaving          bond0.110 has 10.0.11.11/24, default route via 10.0.11.1 (after 9 s)
+";
+    assert!(told.contains(expected), "{told}");
+    let expected = "
+cause: last seen in the initramfs with 10.0.11.11 on bond0.110; the real root never reported; MachineConfig 50-network-dumy puts dummy0.nmconnection into system-connections, so the initramfs network was not kept
+next step: take the file out of MachineConfig 50-network-dumy, or let Kiln compose both (`firstBootNetwork: composed` in the Pool), or keep the initramfs network with the kernel argument coreos.force_persist_ip; then `kiln token rotate w0` and boot it again
+";
+    assert!(told.ends_with(expected), "{told}");
+    let json: Value = serde_json::from_str(&until(&hub, &["why", "w0", "-o", "json"], |_| true)).unwrap();
+    assert_eq!((json["likelihood"].as_str(), json["missing"].as_str()), (Some("known"), Some("RealRoot")));
+    assert_eq!(json["boot"]["writtenBy"][0]["object"], "MachineConfig 50-network-dumy", "the evidence comes along");
 }
 
 #[tokio::test(flavor = "multi_thread")]

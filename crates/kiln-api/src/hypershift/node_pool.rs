@@ -3,7 +3,7 @@
 use kiln_core::diagnostic::Diagnostic;
 use kiln_core::document::Node;
 use kiln_core::source::Sourced;
-use kiln_core::world::{LabelSelector, Meta, Pool, PoolOrigin};
+use kiln_core::world::{FirstBootNetwork, LabelSelector, Meta, Pool, PoolOrigin};
 use serde::Deserialize;
 
 use crate::carried::Carried;
@@ -108,6 +108,7 @@ impl NodePoolSpec {
         } = platform;
         Pool {
             ignition: annotated_ignition(&meta),
+            first_boot_network: FirstBootNetwork::Composed,
             meta,
             origin: PoolOrigin::NodePool,
             config_selector: LabelSelector::default(),

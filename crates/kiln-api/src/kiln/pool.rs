@@ -3,7 +3,7 @@
 use kiln_core::diagnostic::Diagnostic;
 use kiln_core::document::Node;
 use kiln_core::source::Sourced;
-use kiln_core::world::{IgnitionSource, Meta, Pool, PoolOrigin};
+use kiln_core::world::{FirstBootNetwork, IgnitionSource, Meta, Pool, PoolOrigin};
 use serde::Deserialize;
 
 use crate::carried::Carried;
@@ -18,6 +18,8 @@ struct PoolSpec {
     certificates: Carried,
     /// ConfigMaps with MachineConfigs under the key `config`, as NodePool has them.
     config: Vec<LocalReference>,
+    /// Whether hosts get their network with their config.
+    first_boot_network: Option<Sourced<String>>,
     /// How long hosts may take, and what is done with late ones.
     health: Carried,
     /// The config its own is laid over.
@@ -79,6 +81,7 @@ impl PoolSpec {
         let PoolSpec {
             certificates: Carried,
             config,
+            first_boot_network,
             health: Carried,
             ignition,
             kubeconfig: Carried,
@@ -105,6 +108,11 @@ impl PoolSpec {
             node_labels: value::labels(node_labels.as_ref(), findings),
             node_taints: node_taints.into_iter().filter_map(TaintEntry::convert).collect(),
             ignition: ignition.and_then(Ignition::convert),
+            // Any other word is refused by the definition.
+            first_boot_network: match first_boot_network.as_ref().map(|word| word.value.as_str()) {
+                Some("stock") => FirstBootNetwork::Stock,
+                _ => FirstBootNetwork::Composed,
+            },
             within: None,
         }
     }

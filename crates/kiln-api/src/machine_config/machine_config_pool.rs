@@ -3,7 +3,7 @@
 use kiln_core::diagnostic::Diagnostic;
 use kiln_core::document::Node;
 use kiln_core::source::Sourced;
-use kiln_core::world::{Labels, Meta, Pool, PoolOrigin};
+use kiln_core::world::{FirstBootNetwork, Labels, Meta, Pool, PoolOrigin};
 use serde::Deserialize;
 
 use crate::carried::Carried;
@@ -42,6 +42,7 @@ impl MachineConfigPoolSpec {
         } = self;
         Pool {
             ignition: annotated_ignition(&meta),
+            first_boot_network: FirstBootNetwork::Composed,
             meta,
             origin: PoolOrigin::MachineConfigPool,
             config_selector: selector(machine_config_selector, findings),

@@ -1,7 +1,8 @@
 //! Overlays: what one host adds to its pool's payload.
 //!
 //! The files are appended to `storage.files` of the *bare* payload, which has none of these paths; the host's own Ignition
-//! config, if it has one, is merged last.
+//! config, if it has one, is merged last. A host of a pool with the stock network has no profiles here and gets the whole
+//! payload, with the pool's.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use crate::document::Node;
 use crate::ignition::Config;
 use crate::keyfile::ConnectionFile;
 use crate::nmstate::bind_to_macs;
-use crate::world::{NicMapping, Taint};
+use crate::world::{FirstBootNetwork, NicMapping, Taint};
 
 /// What is declared of one host.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub struct HostParts<'a> {
     pub taints: &'a [Taint],
     /// Its own Ignition config.
     pub ignition: Option<&'a Node>,
+    /// Whether its profiles are in it.
+    pub network: FirstBootNetwork,
 }
 
 /// What a host adds.
@@ -52,20 +55,28 @@ pub fn render_overlay(pool: &RenderedPool, payload: &str, host: &HostParts<'_>) 
         None => None,
         Some(node) => Some(Config::from_node(node.clone()).0?.root.to_json().to_string()),
     };
-    // First the names, which the pool's profiles use too; then the addresses, which are right on any machine.
-    let merged = compose(host.profiles, &pool.profiles);
-    let (profiles, _) = bind_to_macs(&merged.files, host.nics);
-    let mut files: Vec<Value> = profiles
-        .iter()
-        .map(|file| (format!("{PROFILES}{}", file.name), file))
-        .filter(|(path, _)| !pool.kept.contains(path))
-        .map(|(path, file)| file_entry(&path, 0o600, file.keyfile.render().as_bytes()))
-        .collect();
+    let mut files = match host.network {
+        FirstBootNetwork::Composed => profiles(pool, host),
+        FirstBootNetwork::Stock => Vec::new(),
+    };
     files.push(file_entry(HOSTNAME, 0o644, format!("{}\n", host.node).as_bytes()));
     files.extend(kubelet::render_drop_in(host.labels, host.taints));
     let files = Value::Array(files).to_string();
     let id = Inputs::of("kiln overlay 1").with(payload).with(&files).with_optional(config.as_ref()).digest();
     Some(Overlay { id, files, config })
+}
+
+/// The profiles of host and pool as one set.
+fn profiles(pool: &RenderedPool, host: &HostParts<'_>) -> Vec<Value> {
+    // First the names, which the pool's profiles use too; then the addresses, which are right on any machine.
+    let merged = compose(host.profiles, &pool.profiles);
+    let (profiles, _) = bind_to_macs(&merged.files, host.nics);
+    profiles
+        .iter()
+        .map(|file| (format!("{PROFILES}{}", file.name), file))
+        .filter(|(path, _)| !pool.kept.contains(path))
+        .map(|(path, file)| file_entry(&path, 0o600, file.keyfile.render().as_bytes()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -101,9 +112,25 @@ mod tests {
             "[connection]\nid=eth0\ntype=ethernet\ninterface-name=eth0\n[ipv4]\nmethod=manual\naddress1=10.0.0.5/24\n",
         )];
         let (labels, taints) = ([("zone".to_owned(), "a".to_owned())].into(), []);
-        let parts =
-            HostParts { node: "w0.lab", profiles: &host, nics: &[], labels: &labels, taints: &taints, ignition: None };
+        let network = FirstBootNetwork::Composed;
+        let parts = HostParts {
+            node: "w0.lab",
+            profiles: &host,
+            nics: &[],
+            labels: &labels,
+            taints: &taints,
+            ignition: None,
+            network,
+        };
         let overlay = render_overlay(&pool, "payload-p-1", &parts).unwrap();
+        let stock = HostParts { network: FirstBootNetwork::Stock, ..parts };
+        let stock = render_overlay(&pool, "payload-p-1", &stock).unwrap();
+        assert!(
+            stock.files.contains("/etc/hostname") && !stock.files.contains("system-connections"),
+            "{}",
+            stock.files
+        );
+        assert_ne!(stock.id, overlay.id);
         let paths = |value: &Value| -> Vec<String> {
             value.as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap().to_owned()).collect()
         };
@@ -129,7 +156,9 @@ mod tests {
         let pool = pool();
         let (labels, taints) = (BTreeMap::new(), []);
         let id = |payload: &str, node: &str| {
-            let parts = HostParts { node, profiles: &[], nics: &[], labels: &labels, taints: &taints, ignition: None };
+            let network = FirstBootNetwork::Composed;
+            let parts =
+                HostParts { node, profiles: &[], nics: &[], labels: &labels, taints: &taints, ignition: None, network };
             render_overlay(&pool, payload, &parts).unwrap().id
         };
         assert_eq!(id("p-1", "a"), id("p-1", "a"));

@@ -143,11 +143,11 @@ pub struct Declared {
 pub fn arrival(report: &Report, declared: &Declared) -> Result<String, String> {
     let has: Vec<IpNet> = addresses(report).filter_map(|(_, address)| address.parse().ok()).collect();
     if let Some((interface, address)) = declared.addresses.iter().find(|(_, address)| !has.contains(address)) {
-        return Err(format!("{address} is declared for {interface}, but {}", told(report)));
+        return Err(format!("{address} is declared for {interface} and missing: {}", told(report)));
     }
     match declared.gateways.first() {
         Some(gateway) if report.default_routes.is_empty() => {
-            Err(format!("a default route via {gateway} is declared, but {}", told(report)))
+            Err(format!("a default route via {gateway} is declared and missing: {}", told(report)))
         }
         _ => Ok(told(report)),
     }
@@ -278,19 +278,23 @@ mod tests {
                 &arrived,
                 declared("10.0.11.12/24", &[]),
                 Err(
-                    "10.0.11.12/24 is declared for bond0.110, but bond0.110 has 10.0.11.11/24, default route via 10.0.11.1",
+                    "10.0.11.12/24 is declared for bond0.110 and missing: bond0.110 has 10.0.11.11/24, default route via 10.0.11.1",
                 ),
             ),
             (
                 &no_way,
                 declared("10.0.11.11/24", &["10.0.11.1"]),
-                Err("a default route via 10.0.11.1 is declared, but bond0.110 has 10.0.11.11/24, no default route"),
+                Err(
+                    "a default route via 10.0.11.1 is declared and missing: bond0.110 has 10.0.11.11/24, no default route",
+                ),
             ),
             (&no_way, declared("10.0.11.11/24", &[]), Ok("bond0.110 has 10.0.11.11/24, no default route")),
             (
                 &cut_off,
                 declared("10.0.11.11/24", &[]),
-                Err("10.0.11.11/24 is declared for bond0.110, but no interface has an address, no default route"),
+                Err(
+                    "10.0.11.11/24 is declared for bond0.110 and missing: no interface has an address, no default route",
+                ),
             ),
         ] {
             let arrival = arrival(report, &declared);

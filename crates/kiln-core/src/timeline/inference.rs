@@ -17,6 +17,8 @@ use crate::beacon::{Handover, Point, Report};
 
 /// How long the next report may take, in seconds: a disk is resized, a unit waits for the network.
 const PATIENCE: i64 = 600;
+/// How much later than a fetch the report from before it may arrive, in seconds.
+const LATENESS: i64 = 60;
 /// How many files, NICs or profiles are named in one sentence.
 const NAMED: usize = 3;
 
@@ -50,11 +52,15 @@ pub(super) fn infer(timeline: &Timeline, situation: &Situation, missing: Stage, 
     if failure.is_some_and(|failure| failure.time >= seen.time) {
         return None;
     }
-    let fetched = timeline.reached(Stage::IgnitionFetched).is_some_and(|entry| entry.time <= now);
-    let missing = match missing {
-        Stage::ClientCsr | Stage::RealRoot => missing,
-        early if early < Stage::RealRoot && !fetched => Stage::IgnitionFetched,
-        _ => return None,
+    // An earlier boot may have fetched a config, too.
+    let begun = boot.reports.first().map_or(seen.time, |first| first.time);
+    let fetched = timeline.reached(Stage::IgnitionFetched);
+    let fetched = fetched.is_some_and(|entry| begun.0 <= entry.time.0.saturating_add(LATENESS));
+    let missing = match (missing, seen.report.point) {
+        (Stage::ClientCsr, _) => Stage::ClientCsr,
+        (late, _) if late > Stage::RealRoot => return None,
+        (_, Point::Network | Point::IgnitionFailed) if !fetched => Stage::IgnitionFetched,
+        _ => Stage::RealRoot,
     };
     let (certain, (cause, step)) = find(boot, seen, situation, missing, fetched)?;
     let waited = now.0.saturating_sub(seen.time.0);
@@ -126,7 +132,12 @@ fn left(boot: &Boot, report: &Report, host: &str) -> Finding {
     let Some(handover) = &report.propagation else {
         return (last, format!("look at the console: the system does not start, or starts without a network; {again}"));
     };
+    let own = format!("Host {host}");
     match handover.outcome.as_str() {
+        "blocked" if boot.writers.iter().any(|writer| writer.object == own) => (
+            format!("{last}, although its config brings the host's own network"),
+            format!("look at the console: the system does not start, or NetworkManager refuses what it got; {again}"),
+        ),
         "blocked" => {
             let (who, object) = blockers(boot, handover);
             let cause = format!("{last}; {who}, so the initramfs network was not kept");
@@ -246,7 +257,9 @@ fn no_carrier(report: &Report, declared: &Declared) -> Option<Finding> {
 
 /// A profile that NetworkManager did not take.
 fn refused(report: &Report) -> Option<Finding> {
-    let profile = report.profiles.iter().find(|profile| profile.chosen_for.is_none())?;
+    // One that another was preferred to is no fault.
+    let mut unused = report.profiles.iter().filter(|profile| profile.chosen_for.is_none());
+    let profile = unused.find(|profile| !profile.why.starts_with("passed over"))?;
     let name = profile.path.rsplit('/').next().unwrap_or(&profile.path);
     let step = match profile.why.contains("mode") {
         true => format!("write {name} with mode 0600: NetworkManager reads no profile that others may read"),
@@ -315,5 +328,8 @@ fn ignition_failed(report: &Report, host: &str) -> Finding {
             "look at the console for the stage that failed; `kiln ignition validate` checks the config".into(),
         )
     };
-    (format!("{what} {}: {error}", with(report)), step)
+    (format!("{what}, last seen in the initramfs {}: {error}", with(report)), step)
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,11 +5,13 @@ use std::fmt::Write;
 use anyhow::anyhow;
 use clap::Args;
 use kiln_core::document::emit::to_yaml;
+use kiln_core::timeline::first_boot::told;
 use serde_json::{Value, json};
 
 use super::output::{self, Failure};
 use super::{Outcome, PrintFormat};
-use crate::hub::timeline::read_timeline;
+use crate::hub::beacon::read_boot;
+use crate::hub::timeline::{read_timeline, render_time};
 use connection::{Connection, Host};
 
 pub mod connection;
@@ -59,7 +61,7 @@ fn print_one(host: &Host, format: PrintFormat) -> Result<(), Failure> {
 fn to_json(host: &Host) -> Value {
     let status = &host.status;
     json!({"namespace": host.namespace, "name": host.name, "stage": status["stage"],
-        "conditions": status["conditions"], "findings": status["findings"], "timeline": status["timeline"]})
+        "conditions": status["conditions"], "findings": status["findings"], "timeline": status["timeline"], "boot": status["boot"]})
 }
 
 fn render_table(hosts: &[Host]) -> String {
@@ -115,6 +117,7 @@ fn render_host(host: &Host) -> String {
     for entry in timeline.entries() {
         text.push_str(&render_entry(entry));
     }
+    text.push_str(&render_reports(&host.status));
     let findings = host.status["findings"].as_array().map_or(&[][..], Vec::as_slice);
     if !findings.is_empty() {
         text.push_str("\nfindings\n");
@@ -138,8 +141,29 @@ pub fn render_entry(entry: &kiln_core::timeline::Entry) -> String {
         kiln_core::timeline::Outcome::Reached => "",
         kiln_core::timeline::Outcome::Failed => "failed: ",
     };
-    let time = crate::hub::timeline::render_time(entry.time);
+    let time = render_time(entry.time);
     format!("  {time}  {:<16} {failed}{} ({})\n", entry.stage, entry.cause, entry.source)
+}
+
+/// What the machine said about its newest boot, a line for each report.
+pub fn render_reports(status: &Value) -> String {
+    let Some(boot) = read_boot(status) else { return String::new() };
+    let mut text = String::from("\nreports of its newest boot\n");
+    for (seen, late) in boot
+        .kept
+        .iter()
+        .map(|seen| (seen, ", kept by an earlier boot"))
+        .chain(boot.reports.iter().map(|seen| (seen, "")))
+    {
+        let (time, point) = (render_time(seen.time), format!("{:?}", seen.report.point));
+        let _ = writeln!(
+            text,
+            "  {time}  {point:<16} {} (after {} s{late})",
+            told(&seen.report),
+            seen.report.uptime_ms / 1000
+        );
+    }
+    text
 }
 
 /// Names of hosts for a message, not more than fit.

@@ -4,17 +4,16 @@ use std::fmt::Write;
 
 use clap::Args;
 use kiln_core::document::emit::to_yaml;
-use kiln_core::timeline::first_boot::told;
 use kiln_core::timeline::{Likelihood, Situation, Stage, Timeline, Why, why};
 use serde_json::{Value, json};
 
 use super::output::{self, Failure};
 use super::status::connection::{self, Connection, Host};
-use super::status::render_entry;
+use super::status::{render_entry, render_reports};
 use super::{Outcome, PrintFormat};
 use crate::hub::beacon::{read_boot, read_declared};
 use crate::hub::mirror::DRIVEN;
-use crate::hub::timeline::{now, read_timeline, render_time};
+use crate::hub::timeline::{now, read_timeline};
 
 /// What `kiln why` takes.
 #[derive(Debug, Args)]
@@ -67,7 +66,7 @@ fn render(host: &Host, timeline: &Timeline, answer: &Why) -> String {
     for entry in timeline.entries() {
         text.push_str(&render_entry(entry));
     }
-    text.push_str(&render_boot(&host.status));
+    text.push_str(&render_reports(&host.status));
     let Some(missing) = answer.missing else {
         text.push_str("\nnothing is missing: its Node is ready\n");
         return text;
@@ -82,27 +81,6 @@ fn render(host: &Host, timeline: &Timeline, answer: &Why) -> String {
     let _ = writeln!(text, "\nmissing: {missing}{waiting}");
     let _ = writeln!(text, "{cause}: {}", indented(&answer.cause));
     let _ = writeln!(text, "next step: {}", indented(&answer.step));
-    text
-}
-
-/// What the machine said about its newest boot, a line for each report.
-fn render_boot(status: &Value) -> String {
-    let Some(boot) = read_boot(status) else { return String::new() };
-    let mut text = String::from("\nreports of its newest boot\n");
-    for (seen, late) in boot
-        .kept
-        .iter()
-        .map(|seen| (seen, ", kept by an earlier boot"))
-        .chain(boot.reports.iter().map(|seen| (seen, "")))
-    {
-        let (time, point) = (render_time(seen.time), format!("{:?}", seen.report.point));
-        let _ = writeln!(
-            text,
-            "  {time}  {point:<16} {} (after {} s{late})",
-            told(&seen.report),
-            seen.report.uptime_ms / 1000
-        );
-    }
     text
 }
 

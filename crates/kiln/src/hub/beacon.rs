@@ -6,6 +6,7 @@
 //! Not here: who may report, see [`super::node::beacon`]; what follows for people, see `kiln_core::timeline::why`.
 
 use ipnet::IpNet;
+use kiln_core::beacon::redact::redact;
 use kiln_core::beacon::{Point, Report};
 use kiln_core::timeline::first_boot::{Boot, Declared, Seen, WITNESS, Writer, arrival};
 use kiln_core::timeline::{Entry, Moment, Stage};
@@ -39,6 +40,8 @@ pub fn plan_report(host: &Value, reported: &Reported) -> Update {
     if status["provision"]["generation"].as_u64().is_some_and(|newer| newer > *generation) {
         return Update::default();
     }
+    // A witness leaves secrets out; whoever reads a status need not trust it in that.
+    let report = &Report { ignition_error: report.ignition_error.as_deref().map(redact), ..report.clone() };
     let mut boot = read_boot(status).unwrap_or_default();
     // The hash of a key has its own place.
     let said = Report { kubelet_key: None, ..report.clone() };
@@ -246,7 +249,7 @@ mod tests {
                 Value::Null,
                 report("RealRoot", wrong),
                 Some(
-                    "RealRoot Failed 10.0.11.11/24 is declared for eth0, but eth0 has 10.0.11.99/24, default route via 10.0.11.1",
+                    "RealRoot Failed 10.0.11.11/24 is declared for eth0 and missing: eth0 has 10.0.11.99/24, default route via 10.0.11.1",
                 ),
             ),
             // Of an earlier boot: evidence.
@@ -258,6 +261,14 @@ mod tests {
             assert_eq!(told.as_deref(), expected, "{report:?}");
             assert!(update.patch.is_some_and(|patch| patch["boot"]["generation"] == 2));
         }
+    }
+
+    #[test]
+    fn no_secret_of_an_error_reaches_a_status() {
+        let error = json!({"ignitionError": "the header Authorization: Bearer a1b2 was refused"});
+        let update = plan_report(&host(Value::Null), &reported(report("IgnitionFailed", error)));
+        assert_eq!(update.entries[0].cause, "Ignition failed: the header Authorization: Bearer … was refused");
+        assert!(!update.patch.unwrap().to_string().contains("a1b2"));
     }
 
     #[test]

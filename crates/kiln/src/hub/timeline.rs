@@ -103,8 +103,10 @@ pub async fn update(
         let object = api.get(host).await?;
         let mut timeline = read_timeline(&object.data["status"]);
         let Update { entries, patch } = plan(&object.data);
-        // Each is merged, whatever the others did.
-        let new = entries.into_iter().fold(false, |new, entry| timeline.merge(entry) || new);
+        let mut new = false;
+        for entry in entries {
+            new |= timeline.merge(entry);
+        }
         if !new && patch.is_none() {
             return Ok(false);
         }

@@ -28,6 +28,7 @@ use kiln_apiserver::rate_limit::{Rate, RateLimiter, source_key};
 use kiln_core::beacon::{BEACON_PATH, CREDENTIALS_PATH, Credentials, LONGEST_REPORT, Point, Report, WrongReport};
 use kiln_core::beacon_token::{self, Bearer, Claim};
 use kiln_core::ignition::data_url::encode_base64;
+use kiln_core::timeline::first_boot::Writer;
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 
@@ -115,7 +116,7 @@ impl Beacons {
         // What is composed is kept by its id; without one it is not kept.
         let id = match overlay.id.as_str() {
             "" => String::new(),
-            id => format!("{id} {}", token.record.generation),
+            id => format!("{id} {}", hash_token(&credentials.token)),
         };
         Arc::new(Overlay { id, files: Bytes::from(files), paths, ..Overlay::clone(&overlay) })
     }
@@ -256,17 +257,14 @@ async fn read(body: Body) -> Result<Option<Vec<u8>>, axum::Error> {
 }
 
 /// Which objects put the files where they are that a report names.
-fn writers(
-    endpoint: &NodeEndpoint,
-    token: &HostToken,
-    report: &Report,
-) -> Vec<kiln_core::timeline::first_boot::Writer> {
+fn writers(endpoint: &NodeEndpoint, token: &HostToken, report: &Report) -> Vec<Writer> {
     let Some(handover) = &report.propagation else { return Vec::new() };
     let table = endpoint.table();
-    let overlay = table.overlay(&token.namespace, &token.host);
-    let Some(payload) = overlay.and_then(|overlay| table.payload(&token.namespace, &overlay.payload)) else {
-        return Vec::new();
+    let Some(overlay) = table.overlay(&token.namespace, &token.host) else { return Vec::new() };
+    let Some(payload) = table.payload(&token.namespace, &overlay.payload) else { return Vec::new() };
+    let named = |path: &String| match overlay.paths.iter().any(|own| **own == **path) {
+        true => Some(Writer { path: path.clone(), object: format!("Host {}", token.host) }),
+        false => payload.writers.iter().find(|writer| writer.path == *path).cloned(),
     };
-    let named = |path: &String| payload.writers.iter().find(|writer| writer.path == *path).cloned();
     handover.blocked_by.iter().filter_map(named).collect()
 }

@@ -52,11 +52,15 @@ fn owner_reference(owner: &Owner) -> Value {
 /// A pool's config. None when its bytes are not at hand.
 pub fn payload(payload: &StoredPayload, owner: &Owner) -> Option<Value> {
     let packed = payload.packed.as_ref()?;
+    let mut data = json!({"id": encode(payload.id.to_string()), "config": encode(packed)});
+    if !payload.writers.is_empty() {
+        data["writers"] = encode(json!(payload.writers).to_string());
+    }
     Some(json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kiln.dev/ignition-payload",
         "metadata": {"name": payload.name, "namespace": payload.namespace,
             "labels": {LABEL: "payload", POOL_LABEL: label(&payload.pool.name)}, "ownerReferences": owner_reference(owner)},
-        "data": {"id": encode(payload.id.to_string()), "config": encode(packed)},
+        "data": data,
     }))
 }
 
