@@ -164,6 +164,34 @@ next step: take the file out of MachineConfig 50-network-dumy, or let Kiln compo
     let json: Value = serde_json::from_str(&until(&hub, &["why", "w0", "-o", "json"], |_| true)).unwrap();
     assert_eq!((json["likelihood"].as_str(), json["missing"].as_str()), (Some("known"), Some("RealRoot")));
     assert_eq!(json["boot"]["writtenBy"][0]["object"], "MachineConfig 50-network-dumy", "the evidence comes along");
+    // The machine's own program, with the pointer it booted with and then with the config it got.
+    let machine = folder.path().join("machine");
+    let put = |path: &str, bytes: &[u8]| {
+        let path = machine.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    };
+    put("proc/sys/kernel/random/boot_id", b"6b0fbdb1\n");
+    put("proc/uptime", b"8.12 3.00\n");
+    put("sys/class/net/eth0/address", b"52:54:00:00:00:01\n");
+    put("sys/class/net/eth0/carrier", b"1\n");
+    put("usr/lib/ignition/user.ign", pointer.to_string().as_bytes());
+    let report = |point: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        let run = command.args(["firstboot", "report", "--point", point, "--root"]).arg(&machine).output().unwrap();
+        let said = String::from_utf8([run.stdout, run.stderr].concat()).unwrap();
+        assert!(said.contains("taken by https://") && !said.contains("kb1."), "{said}");
+    };
+    report("network");
+    until(&hub, &["why", "w0"], |told| told.contains("so far: last seen in the initramfs without an address"));
+    let own = config["storage"]["files"][2]["contents"]["source"].as_str().unwrap();
+    put("etc/kiln/beacon.json", &kiln_core::ignition::data_url::decode(own).unwrap());
+    std::fs::remove_file(machine.join("usr/lib/ignition/user.ign")).unwrap();
+    put("proc/uptime", b"20.00 3.00\n");
+    report("real-root");
+    let cause =
+        "cause: the real root runs, but 10.0.11.11/24 is declared for eth0 and missing: no interface has an address";
+    until(&hub, &["why", "w0"], |told| told.contains(cause));
 }
 
 #[tokio::test(flavor = "multi_thread")]

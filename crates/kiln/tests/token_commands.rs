@@ -119,7 +119,7 @@ async fn a_host_fetches_with_its_own_token_until_it_is_taken_back() {
     let (exit, _, complaints) = hub.kiln(&make);
     assert_eq!((exit, complaints.contains("exists already")), (1, true), "{complaints}");
     let paths = fetch(&client, &bearer(&reference), 200).await;
-    assert_eq!(paths, ["/etc/motd", "/etc/hostname"]);
+    assert_eq!(paths, ["/etc/motd", "/etc/hostname", "/etc/kiln/beacon.json"]);
     let text =
         String::from_utf8(STANDARD.decode(bearer(&reference).strip_prefix("Bearer ").unwrap()).unwrap()).unwrap();
     assert!(text.starts_with("kiln-") && text.len() == 48);
