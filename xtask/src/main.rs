@@ -14,6 +14,7 @@ mod kubectl;
 mod licences;
 mod measure;
 mod test;
+mod testbed;
 mod tidy;
 
 #[derive(Parser)]
@@ -25,6 +26,8 @@ enum Task {
         #[arg(long, default_value_t = 10)]
         fuzz_seconds: u32,
     },
+    /// Make what the first-boot test boots in a virtual machine
+    Testbed,
     /// Measure Kiln beside its peers and print ratios
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -60,6 +63,7 @@ fn main() -> Result<()> {
     std::env::set_current_dir(root())?;
     match Task::parse() {
         Task::Test { fuzz_seconds } => test::run(fuzz_seconds),
+        Task::Testbed => testbed::run(),
         Task::Bench(bench) => bench::run(&bench),
         Task::Gen { check } => generate::run(check),
         Task::Tidy => tidy::run(),
