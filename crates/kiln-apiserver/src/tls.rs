@@ -75,6 +75,8 @@ impl Default for ConnectionLimits {
     }
 }
 
+/// How much of an answer is encrypted ahead of the socket: a record. With more, thousands that read slowly hold it all.
+const ENCRYPTED_AHEAD: usize = 16 << 10;
 /// How often a client with open requests over HTTP/2 is asked whether it is there.
 const PING: Duration = Duration::from_secs(30);
 
@@ -169,7 +171,8 @@ impl Serving {
         // Answers are small; without this each waits for the acknowledgement of the one before.
         let _ = stream.set_nodelay(true);
         let limits = &self.limits;
-        let stream = match tokio::time::timeout(limits.handshake, self.acceptor.accept(stream)).await {
+        let bounded = self.acceptor.accept_with(stream, |tls| tls.set_buffer_limit(Some(ENCRYPTED_AHEAD)));
+        let stream = match tokio::time::timeout(limits.handshake, bounded).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
                 self.metrics.turned_away(Turned::Handshake);

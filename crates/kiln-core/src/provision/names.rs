@@ -4,6 +4,8 @@ use crate::payload::digest::{Digest, Inputs};
 
 /// The longest name of an object.
 const LONGEST: usize = 253;
+/// A name that was cut is at least so long: dots and dashes at its end go, and they do not stand in a row of hundreds.
+pub const SHORTEST_CUT: usize = 128;
 
 /// `payload-<pool>-<first digits of the digest>`.
 pub fn payload(pool: &str, id: Digest) -> String {

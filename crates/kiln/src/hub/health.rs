@@ -174,15 +174,27 @@ pub async fn attend(hub: &Client, mut views: watch::Receiver<Arc<View>>, figures
         let looked: Vec<(&Member, Health)> =
             view.members().map(|member| (member, health_of(member, present))).collect();
         figures.look(&looked);
-        let mut writes: Vec<BoxFuture<'_, ()>> = Vec::new();
-        for (member, health) in &looked {
-            if must_write(member, health) {
-                writes.push(Box::pin(write(hub, member, health, figures)));
-            }
-        }
-        futures::stream::iter(writes).buffer_unordered(CONCURRENCY).collect::<()>().await;
+        let due = looked.iter().filter(|(member, health)| must_write(member, health));
+        // Made one by one: ten thousand that wait for their turn would hold a request each.
+        let mut writes = Due { hub, figures, due };
+        let all = futures::stream::iter(std::iter::from_fn(move || writes.next()));
+        all.buffer_unordered(CONCURRENCY).collect::<()>().await;
         // Stages take minutes: a burst of changes is looked at once.
         tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// The writes that are still to be begun.
+struct Due<'a, I> {
+    hub: &'a Client,
+    figures: &'a StageFigures,
+    due: I,
+}
+
+impl<'a, I: Iterator<Item = &'a (&'a Member, Health)>> Due<'a, I> {
+    fn next(&mut self) -> Option<BoxFuture<'a, ()>> {
+        let (member, health) = self.due.next()?;
+        Some(Box::pin(write(self.hub, member, health, self.figures)))
     }
 }
 

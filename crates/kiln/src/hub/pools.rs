@@ -19,7 +19,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kiln_core::diagnostic::ObjectId;
 use kiln_core::provision::{FetchedBase, Provision, Stored};
@@ -185,7 +185,10 @@ async fn work(client: Client, shared: &Shared, settings: &Settings) {
             () = tokio::time::sleep(wait) => {}
         }
         tokio::time::sleep(QUIET).await;
+        let began = Instant::now();
         let Some(Planned { changes, reports, next, look_again }) = plan(shared, settings) else { continue };
+        // However fast things change, most of the time is left to others.
+        tokio::time::sleep(began.elapsed() * 4).await;
         shared.tell_reports(reports);
         if look_again {
             shared.look_again(Change::World);

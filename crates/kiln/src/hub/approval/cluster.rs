@@ -307,10 +307,10 @@ async fn look(
     each(nodes).await;
 }
 
-type Hosts = HashMap<String, Vec<Member>>;
+type Hosts = HashMap<String, Vec<Arc<Member>>>;
 
 /// The hosts a request may claim to be.
-fn members_of<'v>(hosts: &'v Hosts, asked: &Asked) -> &'v [Member] {
+fn members_of<'v>(hosts: &'v Hosts, asked: &Asked) -> &'v [Arc<Member>] {
     let members = asked.request.claimed_node().and_then(|node| hosts.get(node));
     members.map_or(&[][..], Vec::as_slice)
 }

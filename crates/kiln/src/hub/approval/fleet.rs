@@ -121,15 +121,15 @@ pub struct Member {
 #[derive(Debug, Default)]
 pub struct View {
     /// Hosts by cluster and name of the node. Two hosts of one name are both there.
-    pub clusters: BTreeMap<Target, HashMap<String, Vec<Member>>>,
+    pub clusters: BTreeMap<Target, HashMap<String, Vec<Arc<Member>>>>,
     /// Hosts that join no cluster Kiln has a kubeconfig of.
-    pub others: Vec<Member>,
+    pub others: Vec<Arc<Member>>,
 }
 
 impl View {
     /// Every host.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
-        self.clusters.values().flat_map(HashMap::values).flatten().chain(&self.others)
+        self.clusters.values().flat_map(HashMap::values).flatten().chain(&self.others).map(|member| &**member)
     }
 }
 
@@ -273,11 +273,16 @@ fn read_taint(taint: &Value) -> Option<Value> {
     (!key.is_empty() && !effect.is_empty()).then_some(read)
 }
 
+/// Pools by kind and place.
+type Pools = BTreeMap<(&'static str, Place), PoolRecord>;
+
 /// Everything the watches saw.
 #[derive(Debug, Default)]
 pub struct Fleet {
     hosts: BTreeMap<Place, Arc<HostRecord>>,
-    pools: BTreeMap<(&'static str, Place), PoolRecord>,
+    pools: Pools,
+    /// Hosts that were joined with their pools and have not changed since: views share them.
+    joined: HashMap<Place, (Arc<Member>, Option<Target>)>,
 }
 
 impl Fleet {
@@ -286,24 +291,37 @@ impl Fleet {
         if kind == HOST.kind {
             let record = Arc::new(read_host(object));
             let place = record.place.clone();
-            self.hosts.insert(place, Arc::clone(&record)).is_none_or(|before| before != record)
+            let news = self.hosts.get(&place).is_none_or(|before| *before != record);
+            if news {
+                self.joined.remove(&place);
+                self.hosts.insert(place, record);
+            }
+            news
         } else {
             let record = read_pool(object);
             let key = (kind, place(object));
-            self.pools.insert(key, record.clone()).is_none_or(|before| before != record)
+            let news = self.pools.get(&key).is_none_or(|before| *before != record);
+            if news {
+                self.joined.clear();
+                self.pools.insert(key, record);
+            }
+            news
         }
     }
 
     /// Forgets an object.
     pub fn remove(&mut self, kind: &'static str, place: &Place) {
         if kind == HOST.kind {
+            self.joined.remove(place);
             self.hosts.remove(place);
         } else {
+            self.joined.clear();
             self.pools.remove(&(kind, place.clone()));
         }
     }
 
     fn retain(&mut self, kind: &'static str, listed: &HashSet<Place>) {
+        self.joined.clear();
         if kind == HOST.kind {
             self.hosts.retain(|place, _| listed.contains(place));
         } else {
@@ -312,10 +330,18 @@ impl Fleet {
     }
 
     /// Joins hosts and pools.
-    pub fn view(&self) -> View {
+    pub fn view(&mut self) -> View {
         let mut view = View::default();
-        for host in self.hosts.values() {
-            let (member, target) = self.member(Arc::clone(host));
+        for (place, host) in &self.hosts {
+            let (member, target) = match self.joined.get(place) {
+                Some((member, target)) => (Arc::clone(member), target.clone()),
+                None => {
+                    let (member, target) = Fleet::member(&self.pools, Arc::clone(host));
+                    let member = Arc::new(member);
+                    self.joined.insert(place.clone(), (Arc::clone(&member), target.clone()));
+                    (member, target)
+                }
+            };
             match target {
                 Some(target) => {
                     let nodes = view.clusters.entry(target).or_default();
@@ -328,12 +354,12 @@ impl Fleet {
     }
 
     /// A host with what its pool adds, and the cluster it joins.
-    fn member(&self, host: Arc<HostRecord>) -> (Member, Option<Target>) {
+    fn member(all: &Pools, host: Arc<HostRecord>) -> (Member, Option<Target>) {
         let pool = host.pool.as_ref();
         // A Pool of a MachineConfigPool is in `default`, wherever its hosts are.
         let places = |pool: &String| [(host.place.0.clone(), pool.clone()), ("default".to_owned(), pool.clone())];
         let of = |kind: &'static str| {
-            pool.into_iter().flat_map(places).find_map(|place| Some((self.pools.get(&(kind, place.clone()))?, place.0)))
+            pool.into_iter().flat_map(places).find_map(|place| Some((all.get(&(kind, place.clone()))?, place.0)))
         };
         // A Pool that was made of a NodePool says what both say; only the NodePool says the rest.
         let (own, theirs) = (of(POOL.kind), of("NodePool"));
@@ -371,7 +397,7 @@ impl Fleet {
 
     /// What is judged by when the newest state of a host was read just now.
     pub fn member_of(&self, object: &Value) -> Member {
-        self.member(Arc::new(read_host(object))).0
+        Fleet::member(&self.pools, Arc::new(read_host(object))).0
     }
 }
 

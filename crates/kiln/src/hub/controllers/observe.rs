@@ -14,8 +14,12 @@ use crate::hub::timeline::parse_time;
 
 /// Entries by host, parallel to `summary.hosts`.
 pub fn observations(summary: &Summary, cache: &Cache) -> Vec<Vec<Entry>> {
-    let by_mac = unambiguous(summary, |host| host.macs.clone());
-    let by_node = unambiguous(summary, |host| vec![host.node.clone()]);
+    let there = |kinds: [&str; 2]| kinds.into_iter().any(|kind| cache.of_kind(kind).next().is_some());
+    let by_mac = if there(["Agent"; 2]) { unambiguous(summary, |host| host.macs.clone()) } else { HashMap::new() };
+    let by_node = match there(["Node", "CertificateSigningRequest"]) {
+        true => unambiguous(summary, |host| vec![host.node.clone()]),
+        false => HashMap::new(),
+    };
     let mut found: Vec<Vec<Entry>> = summary.hosts.iter().map(|host| declared(host, cache)).collect();
     for ((namespace, name), item) in cache.of_kind("Agent") {
         let value = item.value();

@@ -20,6 +20,7 @@ use kube::runtime::watcher::{self, Event};
 use serde_json::Value;
 
 use super::{HOST_LABEL, LABEL, PAYLOAD_ANNOTATION, POOL_LABEL};
+use crate::hub::boot_secrets::BOOT_TOKEN;
 use crate::hub::controllers::Shared;
 use crate::hub::controllers::kinds;
 use crate::hub::timeline::parse_time;
@@ -79,7 +80,7 @@ pub enum What {
         /// SHA-256 of the pointer.
         digest: String,
     },
-    /// A host's token, or something of a newer Kiln.
+    /// Something of a newer Kiln.
     Other,
 }
 
@@ -206,10 +207,12 @@ fn decode(value: &Value) -> String {
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// Watches every Secret for nodes. Never ends.
+/// Watches every Secret that is made for nodes. Never ends.
 pub(super) async fn observe(client: Client, shared: Arc<Shared>) {
     let api: Api<DynamicObject> = Api::all_with(client, &kinds::SECRET.resource());
-    let mut events = pin!(watcher::watcher(api, watcher::Config::default().labels(LABEL)));
+    // Tokens of hosts are somebody else's, and the most restless Secrets there are.
+    let config = watcher::Config::default().labels(&format!("{LABEL},{LABEL}!={BOOT_TOKEN}"));
+    let mut events = pin!(watcher::watcher(api, config));
     let mut listed: HashSet<(String, String)> = HashSet::new();
     let mut wait = Duration::from_millis(100);
     while let Some(event) = events.next().await {

@@ -9,7 +9,7 @@
 //!
 //! Each is owned by its pool or its host and goes with it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use kiln_core::diagnostic::ObjectId;
 use kiln_core::payload::digest::sha256_hex;
@@ -298,11 +298,6 @@ impl<'a> Work<'a> {
             .filter_map(|pool| Some((pool, pool.config.as_ref().ok()?)))
             .map(|(pool, config)| (pool.namespace.as_str(), names::user_data(&pool.name, &config.hash)))
             .collect();
-        let elsewhere: HashMap<(&str, String), String> = provision
-            .elsewhere
-            .iter()
-            .map(|((namespace, name), pool)| ((namespace.as_str(), names::overlay(name)), label(pool)))
-            .collect();
         let named: HashSet<(&str, &str)> = held
             .iter()
             .filter_map(|((namespace, _), secret)| match &secret.what {
@@ -319,9 +314,8 @@ impl<'a> Work<'a> {
                     of_good_pool && !wanted.contains(&place) && !named.contains(&place)
                 }
                 // It went to a pool of another name, or its payload went with the pool.
-                What::Overlay { payload, .. } => elsewhere
-                    .get(&(namespace.as_str(), name.clone()))
-                    .is_some_and(|pool| held.get(namespace, payload).is_none_or(|payload| payload.pool != *pool)),
+                What::Overlay { payload, .. } => elsewhere(provision, namespace, name)
+                    .is_some_and(|pool| held.get(namespace, payload).is_none_or(|payload| payload.pool != label(pool))),
                 What::UserData { .. } => of_good_pool && !user_data.contains(&(namespace.as_str(), name.clone())),
                 What::PoolToken(_) | What::Other => false,
             };
@@ -330,6 +324,18 @@ impl<'a> Work<'a> {
             }
         }
     }
+}
+
+/// The pool nobody declares that the host of this overlay says it is in.
+fn elsewhere<'a>(provision: &'a Provision, namespace: &str, overlay: &str) -> Option<&'a String> {
+    let host = overlay.strip_prefix("overlay-")?;
+    let known = provision.elsewhere.get(&(namespace.to_owned(), host.to_owned()));
+    // The name of the overlay of a host with a very long name does not say which it is.
+    let is_cut = || overlay.len() >= names::SHORTEST_CUT;
+    let mut all = provision.elsewhere.iter().filter(|_| known.is_none() && is_cut());
+    known.or_else(|| {
+        all.find(|((place, name), _)| place == namespace && names::overlay(name) == overlay).map(|(_, pool)| pool)
+    })
 }
 
 /// The Host that stands for whatever declares it.
