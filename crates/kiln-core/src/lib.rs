@@ -24,6 +24,7 @@ pub mod payload;
 pub mod plan;
 pub mod pool_token;
 pub mod provision;
+pub mod replicas;
 pub mod source;
 pub mod timeline;
 pub mod user_data;

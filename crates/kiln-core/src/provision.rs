@@ -23,6 +23,7 @@ use crate::machine_config;
 use crate::payload::digest::{ConfigHash, Digest};
 use crate::payload::overlay::{HostParts, Overlay, render_overlay};
 use crate::payload::{self, Base, KubeletConfig, Payload, RenderedPool};
+use crate::replicas::{HOLD, HOLDS_OF_METAL3, MARK};
 use crate::source::SourceMap;
 use crate::world::{FirstBootNetwork, IgnitionSource, MachineConfig, Pool, PoolOrigin, World};
 
@@ -78,8 +79,10 @@ pub struct Provision {
     pub payloads: Vec<StoredPayload>,
     /// Every host of these pools.
     pub hosts: Vec<HostProvision>,
-    /// Hosts of these pools, by namespace and name, whose overlay cannot be made: what is stored stays.
-    pub waiting: HashSet<(String, String)>,
+    /// Hosts of these pools, by namespace and name, whose overlay cannot be made: what is stored stays. With their pool.
+    pub waiting: HashMap<(String, String), ObjectId>,
+    /// What is wrong with what is declared of a host, by namespace and name. Whoever attributes findings to objects adds it.
+    pub errors: HashMap<(String, String), String>,
     /// Hosts of pools that nobody declares: namespace and name, and the pool they say they are in.
     pub elsewhere: HashMap<(String, String), String>,
     groups: HashMap<Digest, Arc<Group>>,
@@ -98,6 +101,8 @@ pub struct PoolProvision {
     pub base: Option<IgnitionSource>,
     /// Its config, or why there is none.
     pub config: Result<PoolConfig, NoConfig>,
+    /// How many hosts it has in service; all of them without.
+    pub replicas: Option<u32>,
     /// `InPlace` or `Replace`.
     pub upgrade_type: Option<String>,
     /// Release image.
@@ -156,6 +161,14 @@ pub struct StoredPayload {
 pub struct HostProvision {
     /// What declares it. Its Host has the same namespace and name.
     pub host: ObjectId,
+    /// What declares its pool.
+    pub pool: ObjectId,
+    /// Name of its Node.
+    pub node: String,
+    /// Why it may not be put into service.
+    pub held: Option<String>,
+    /// Whether it goes first when the pool has too many.
+    pub marked: bool,
     /// The Secret with its payload.
     pub payload: String,
     /// The digest of its overlay.
@@ -239,7 +252,7 @@ impl<'w, 'i> Work<'w, 'i> {
             by_name.entry((pool.meta.id.namespace.as_str(), pool.meta.id.name.as_str())).or_insert(pool);
         }
         let pools = declared.iter().map(|pool| self.pool(pool)).collect();
-        let (mut hosts, mut waiting, mut elsewhere) = (Vec::new(), HashSet::new(), HashMap::new());
+        let (mut hosts, mut waiting, mut elsewhere) = (Vec::new(), HashMap::new(), HashMap::new());
         for view in &self.context.hosts {
             let namespace = view.host.meta.id.namespace.as_str();
             let pool = by_name.get(&(namespace, view.pool)).or_else(|| by_name.get(&("", view.pool)));
@@ -250,7 +263,7 @@ impl<'w, 'i> Work<'w, 'i> {
             };
             match self.host(view, pool) {
                 Some(host) => hosts.push(host),
-                None => drop(waiting.insert(place)),
+                None => drop(waiting.insert(place, pool.meta.id.clone())),
             }
         }
         let Work { mut groups, payloads, .. } = self;
@@ -263,7 +276,8 @@ impl<'w, 'i> Work<'w, 'i> {
                 *group = Arc::new(Group { pool, writers, packed: None });
             }
         }
-        Provision { pools, payloads: payloads.into_values().collect(), hosts, waiting, elsewhere, groups }
+        let payloads = payloads.into_values().collect();
+        Provision { pools, payloads, hosts, waiting, errors: HashMap::new(), elsewhere, groups }
     }
 
     fn pool(&mut self, pool: &'w Pool) -> PoolProvision {
@@ -308,6 +322,7 @@ impl<'w, 'i> Work<'w, 'i> {
             name: id.name.clone(),
             base: pool.ignition.clone(),
             config,
+            replicas: pool.replicas.as_ref().map(|replicas| replicas.value),
             upgrade_type,
             release_image,
             release_version,
@@ -356,7 +371,18 @@ impl<'w, 'i> Work<'w, 'i> {
         let overlay = render_overlay(&group.pool, &payload, &parts)?;
         let stored = self.inputs.stored.overlays.get(&(id.namespace.clone(), id.name.clone()));
         let is_stored = stored.is_some_and(|stored| *stored == overlay.id.to_string());
-        Some(HostProvision { host: id.clone(), payload, id: overlay.id, overlay: (!is_stored).then_some(overlay) })
+        let annotation = |name: &str| host.meta.annotations.get(name).map(|value| value.value.clone());
+        let of_metal3 = || HOLDS_OF_METAL3.into_iter().find(|name| annotation(name).is_some()).map(str::to_owned);
+        Some(HostProvision {
+            host: id.clone(),
+            pool: pool.meta.id.clone(),
+            node: node_name(host).to_owned(),
+            held: annotation(HOLD).or_else(of_metal3),
+            marked: annotation(MARK).is_some(),
+            payload,
+            id: overlay.id,
+            overlay: (!is_stored).then_some(overlay),
+        })
     }
 
     /// The rendered config of a pool as it reaches a host, or somebody without one.

@@ -167,6 +167,8 @@ pub const LONGEST_TEXT: usize = 512;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Timeline {
     entries: Vec<Entry>,
+    /// When the host began anew.
+    since: Option<Moment>,
 }
 
 impl Timeline {
@@ -177,6 +179,12 @@ impl Timeline {
             timeline.merge(entry);
         }
         timeline
+    }
+
+    /// The same for a host that began anew then: it has come nowhere by what happened before.
+    #[must_use]
+    pub fn begun_anew(self, since: Option<Moment>) -> Timeline {
+        Timeline { since, ..self }
     }
 
     /// Everything known, oldest first.
@@ -207,6 +215,9 @@ impl Timeline {
         let latest = |stage: Stage| {
             let mut of_stage = self.entries.iter().rev().filter(move |entry| entry.stage == stage);
             of_stage.find(|entry| entry.outcome == Outcome::Reached)
+        };
+        let latest = |stage: Stage| {
+            latest(stage).filter(|entry| stage == Stage::Declared || self.since.is_none_or(|since| since <= entry.time))
         };
         let reborn = latest(Stage::Discovered).map(|entry| entry.time);
         latest(stage).filter(|entry| stage <= Stage::Discovered || reborn.is_none_or(|reborn| reborn <= entry.time))
@@ -315,6 +326,17 @@ mod tests {
             let entry = at(stage, time);
             if failed { Entry { outcome: Outcome::Failed, ..entry } } else { entry }
         })
+    }
+
+    #[test]
+    fn a_host_that_began_anew_has_come_nowhere_by_what_was_before() {
+        let old = Timeline::of([at(Stage::Declared, 1), at(Stage::PoweredOn, 2), at(Stage::Ready, 3)]);
+        assert_eq!(old.furthest().map(|entry| entry.stage), Some(Stage::Ready));
+        let mut anew = old.begun_anew(Some(Moment(10)));
+        assert_eq!(anew.missing(), Some(Stage::PoweredOn));
+        assert!(anew.merge(at(Stage::IgnitionFetched, 11)));
+        assert_eq!(anew.furthest().map(|entry| entry.stage), Some(Stage::IgnitionFetched));
+        assert_eq!(anew.entries().len(), 4, "what happened is not forgotten");
     }
 
     proptest! {

@@ -152,7 +152,7 @@ fn host(name: &str, pool: &str) -> Value {
 
 fn node_pool() -> Value {
     json!({"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "NodePool", "metadata": {"name": "np", "namespace": "site"},
-        "spec": {"clusterName": "hc", "replicas": 0, "config": [{"name": "config"}], "management": {"upgradeType": "Replace"}, "platform": {"type": "None"},
+        "spec": {"clusterName": "hc", "config": [{"name": "config"}], "management": {"upgradeType": "Replace"}, "platform": {"type": "None"},
             "release": {"image": "quay.io/openshift-release-dev/ocp-release:4.14.3-x86_64"}}})
 }
 
@@ -388,7 +388,32 @@ async fn a_node_pool_says_what_is_true_of_each_host() {
     hub.create(config_map("two")).await;
     let updating = hub.condition("NodePool", "np", "UpdatingConfig", |found| found["status"] == "True").await;
     assert!(
-        updating["message"].as_str().unwrap().ends_with("is not on 2 hosts, which fetched an earlier one: w0, w1"),
+        updating["message"].as_str().unwrap().ends_with("is not on 2 hosts, which fetched another one: w0, w1"),
         "{updating}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_that_comes_back_is_on_the_hosts_that_fetched_it() {
+    let hub = Hub::start("pools-back", 1).await;
+    hub.create(config_map("one")).await;
+    hub.create(pool(json!({"config": [{"name": "config"}]}))).await;
+    hub.create(host("w0", "edge")).await;
+    let overlay = hub.until("overlay", "an overlay", |found| found.len() == 1).await.remove(0);
+    let fetched = Entry::reached(Stage::IgnitionFetched, kiln::hub::timeline::now(), "ignition endpoint", "fetched");
+    record(&hub.client, "site", "w0", &fetched).await.unwrap();
+    let status = json!({"status": {"provision": {"payload": data(&overlay, "payload")}}});
+    hub.api("Host").patch_status("w0", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    let updating = async |truth: &str| {
+        hub.condition("Pool", "edge", "UpdatingConfig", |found| found["status"] == truth).await["message"].clone()
+    };
+    assert_eq!(updating("False").await, "");
+    // Its payload is made anew when it comes back, later than the host fetched: the time says nothing.
+    hub.turn_clock(7_200);
+    for (text, truth) in [("two", "True"), ("one", "False")] {
+        hub.patch("ConfigMap", "config", json!({"data": config_map(text)["data"]})).await;
+        let message = updating(truth).await;
+        let told = message.as_str().unwrap().ends_with("is not on 1 hosts, which fetched another one: w0");
+        assert_eq!(told, truth == "True", "{message}");
+    }
 }

@@ -27,7 +27,7 @@ use tower::ServiceExt;
 
 use super::approval::{self, Approver};
 use super::lease::{Contender, Terms};
-use super::mirror::plan_status;
+use super::mirror::{host_errors, plan_status};
 use super::pools::report::PoolReports;
 use super::pools::{self, Desk, Settings};
 use super::timeline::now;
@@ -301,8 +301,10 @@ async fn observe_world(shared: &Arc<Shared>) -> Option<Summary> {
     let pools::LookInputs { bases, stored, previous } = shared.desk.look_inputs();
     let judged = tokio::task::spawn_blocking(move || {
         let inputs = Inputs { bases: &bases, stored: &stored, previous: &previous, foreign: &foreign };
-        let (judged, provision) = world.judge_with(inputs);
-        (summarize(&judged), provision)
+        let (judged, mut provision) = world.judge_with(inputs);
+        let summary = summarize(&judged);
+        provision.errors = host_errors(&summary);
+        (summary, provision)
     });
     let judged = judged.await.map(|(summary, provision)| {
         shared.desk.put_provision(provision);

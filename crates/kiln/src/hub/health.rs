@@ -9,11 +9,8 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use futures::future::BoxFuture;
 use kiln_core::health::{Attempts, Health, HealthPolicy, Remedy, judge_health, parse_duration};
-use kiln_core::provision::names;
 use kiln_core::timeline::{Moment, Stage};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::{Client, Error};
@@ -22,8 +19,9 @@ use tokio::sync::watch;
 
 use super::approval::fleet::{Member, Place, View};
 use super::controllers::cache::MANAGER;
-use super::controllers::kinds::{HOST, SECRET};
+use super::controllers::kinds::HOST;
 use super::mirror::{Condition, DRIVEN, Truth, render_conditions};
+use super::pools::release::revoke;
 use super::timeline::{now, parse_time, render_time};
 
 /// How often hosts are looked at without a change: stages take minutes.
@@ -244,7 +242,7 @@ async fn try_write(hub: &Client, member: &Member, health: &Health, figures: &Sta
                 _ => "Reprovision",
             };
             if *remedy == Remedy::Reprovision {
-                revoke(hub, namespace, name).await?;
+                revoke(hub, namespace, name, now()).await?;
             }
             patch["provision"] = json!({"wanted": {"action": action, "attempt": attempt, "since": render_time(now()),
                 "stage": stage.name()}});
@@ -258,20 +256,6 @@ async fn try_write(hub: &Client, member: &Member, health: &Health, figures: &Sta
         figures.with(|state| *state.repairs.entry(remedy.name()).or_default() += 1);
     }
     Ok(())
-}
-
-/// Revokes the host's boot token, if it has one.
-async fn revoke(hub: &Client, namespace: &str, host: &str) -> Result<(), Error> {
-    let api: Api<DynamicObject> = Api::namespaced_with(hub.clone(), namespace, &SECRET.resource());
-    let name = names::boot_token(host);
-    let Some(secret) = api.get_opt(&name).await? else { return Ok(()) };
-    // Also one that cannot be read: it is not repaired into a good one.
-    if secret.data["data"]["revoked"].is_string() {
-        return Ok(());
-    }
-    let patch = json!({"metadata": {"resourceVersion": secret.metadata.resource_version},
-        "data": {"revoked": STANDARD.encode(render_time(now()))}});
-    api.patch(&name, &parameters(), &Patch::Merge(patch)).await.map(drop)
 }
 
 fn parameters() -> PatchParams {

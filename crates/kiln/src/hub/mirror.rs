@@ -17,6 +17,7 @@ use super::controllers::difference::diff_merge;
 use super::controllers::kinds::{Use, WATCHED, Watched};
 use super::controllers::observe::observations;
 use super::controllers::summary::{Finding, HostFacts, Summary};
+use super::pools::report::OutOfService;
 use super::timeline::read_timeline;
 
 mod bare_metal_host;
@@ -60,6 +61,8 @@ pub struct HostView<'a> {
     pub findings: Vec<&'a Finding>,
     /// What happened to it.
     pub timeline: Timeline,
+    /// The payload it fetched, if that is known.
+    pub fetched: Option<Box<str>>,
 }
 
 /// What the statuses are worked out from.
@@ -73,6 +76,8 @@ pub struct View<'a> {
     by_id: HashMap<&'a ObjectId, usize>,
     by_mac: HashMap<&'a str, usize>,
     by_cluster: HashMap<&'a ObjectId, Vec<usize>>,
+    /// Hosts of pools that say how many they have, by namespace and name, and why one is not among them.
+    service: HashMap<(&'a str, &'a str), &'a OutOfService>,
     /// The present.
     pub now: Moment,
 }
@@ -83,14 +88,16 @@ impl<'a> View<'a> {
         let observed = observations(summary, cache);
         let hosts = summary.hosts.iter().zip(observed).map(|(facts, observed)| {
             let written = cache.get("Host", &facts.id.namespace, &facts.id.name);
-            let mut timeline = written.map(|item| read_timeline(&item.value()["status"])).unwrap_or_default();
+            let status = written.map(|item| item.value()["status"].take()).unwrap_or_default();
+            let mut timeline = read_timeline(&status);
+            let fetched = status["provision"]["payload"].as_str().map(Box::from);
             for entry in observed {
                 timeline.merge(entry);
             }
             let ids = std::iter::once(&facts.id).chain(&facts.networks);
             let mut findings: Vec<&Finding> = ids.flat_map(|id| findings_of(summary, id)).collect();
             findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-            HostView { facts, findings, timeline }
+            HostView { facts, findings, timeline, fetched }
         });
         let hosts: Vec<HostView> = hosts.collect();
         let by_id = summary.hosts.iter().enumerate().map(|(index, host)| (&host.id, index)).collect();
@@ -99,7 +106,15 @@ impl<'a> View<'a> {
             by_mac.extend(host.macs.iter().map(|mac| (mac.as_str(), index)));
             host.cluster.iter().for_each(|cluster| by_cluster.entry(cluster).or_default().push(index));
         }
-        View { summary, cache, hosts, by_id, by_mac, by_cluster, now }
+        let counted = cache.pools.values().filter_map(|report| report.replicas.as_ref());
+        let others = counted.flat_map(|replicas| &replicas.others);
+        let service = others.map(|((namespace, name), out)| ((namespace.as_str(), name.as_str()), out)).collect();
+        View { summary, cache, hosts, by_id, by_mac, by_cluster, service, now }
+    }
+
+    /// Why a host is not in service; none when it is, or when its pool has all its hosts.
+    pub fn out_of_service(&self, id: &ObjectId) -> Option<&'a OutOfService> {
+        self.service.get(&(id.namespace.as_str(), id.name.as_str())).copied()
     }
 
     /// The host that has one of these addresses.
@@ -130,6 +145,16 @@ impl<'a> View<'a> {
 
 fn findings_of<'a>(summary: &'a Summary, id: &ObjectId) -> &'a [Finding] {
     summary.findings.get(id).map_or(&[], Vec::as_slice)
+}
+
+/// What is wrong with each host and its networks, by namespace and name.
+pub fn host_errors(summary: &Summary) -> HashMap<(String, String), String> {
+    let errors = summary.hosts.iter().filter_map(|host| {
+        let ids = std::iter::once(&host.id).chain(&host.networks);
+        let error = error_text(ids.flat_map(|id| findings_of(summary, id)))?;
+        Some(((host.id.namespace.clone(), host.id.name.clone()), error))
+    });
+    errors.collect()
 }
 
 /// `KLN0101: message (and 2 more errors)`; none without errors.

@@ -27,18 +27,22 @@ use kiln_core::timeline::Moment;
 use kube::Client;
 use tokio::sync::Notify;
 
+use super::approval::connect::{BySecret, Connect};
 use super::controllers::Shared;
 use super::controllers::cache::Change;
 use super::controllers::execute::execute_objects;
 use held::Held;
 use plan::{Planned, Situation, plan_secrets};
+use release::Release;
 pub use render::label;
 
 mod bases;
 pub mod held;
 pub mod plan;
+pub mod release;
 mod render;
 pub mod report;
+pub mod service;
 
 /// The label that every Secret for nodes has, and what it says.
 pub const LABEL: &str = "kiln.dev/ignition";
@@ -75,6 +79,8 @@ impl Endpoint {
 pub struct Settings {
     /// Where nodes reach this hub; without, no user-data can be made.
     pub endpoint: Option<Endpoint>,
+    /// The way to the clusters of hosts that go out of service; by the kubeconfigs in the hub's Secrets without.
+    pub clusters: Option<Arc<dyn Connect>>,
     /// What time it is.
     pub clock: Arc<dyn Fn() -> Moment + Send + Sync>,
     /// A new token: a random UUID.
@@ -87,6 +93,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             endpoint: None,
+            clusters: None,
             clock: Arc::new(super::timeline::now),
             token: Arc::new(|| uuid::Uuid::new_v4().to_string()),
             patrol: Duration::from_secs(60),
@@ -119,6 +126,8 @@ struct DeskState {
     bases: Arc<BTreeMap<ObjectId, FetchedBase>>,
     /// Hashes of pull secrets, by namespace and name.
     pull_secrets: BTreeMap<(String, String), String>,
+    /// Why hosts that go are still there, by namespace and name.
+    problems: BTreeMap<(String, String), String>,
     held: Held,
 }
 
@@ -186,7 +195,7 @@ async fn work(client: Client, shared: &Shared, settings: &Settings) {
         }
         tokio::time::sleep(QUIET).await;
         let began = Instant::now();
-        let Some(Planned { changes, reports, next, look_again }) = plan(shared, settings) else { continue };
+        let Some(Planned { changes, releases, reports, next, look_again }) = plan(shared, settings) else { continue };
         // However fast things change, most of the time is left to others.
         tokio::time::sleep(began.elapsed() * 4).await;
         shared.tell_reports(reports);
@@ -194,10 +203,11 @@ async fn work(client: Client, shared: &Shared, settings: &Settings) {
             shared.look_again(Change::World);
         }
         let planned = changes.len();
-        let done = execute_objects(&client, changes).await;
+        let mut done = execute_objects(&client, changes).await;
         if planned > 0 {
             tracing::debug!(?done, "wrote Secrets for nodes");
         }
+        done.failed += let_go(&client, shared, settings, releases).await;
         wait = next.map_or(settings.patrol, |next| {
             let rest = next.0.saturating_sub((settings.clock)().0).max(0);
             Duration::from_secs(rest.unsigned_abs()).min(settings.patrol)
@@ -210,6 +220,34 @@ async fn work(client: Client, shared: &Shared, settings: &Settings) {
         }
         wait = wait.max(QUIET);
     }
+}
+
+/// Takes hosts out of service, one after the other: few go at a time. Says how many did not go, and leaves why.
+async fn let_go(client: &Client, shared: &Shared, settings: &Settings, releases: Vec<Release>) -> usize {
+    let clusters = settings.clusters.clone().unwrap_or_else(|| Arc::new(BySecret { hub: client.clone() }));
+    let mut problems = BTreeMap::new();
+    for release in releases {
+        let place = (release.namespace.clone(), release.host.clone());
+        match release::execute(client, &*clusters, &release, (settings.clock)()).await {
+            Ok(()) => tracing::info!(namespace = place.0, host = place.1, "a host went out of service"),
+            Err(why) => {
+                tracing::warn!(
+                    namespace = place.0,
+                    host = place.1,
+                    why,
+                    "a host did not go out of service; it is tried again"
+                );
+                problems.insert(place, why);
+            }
+        }
+    }
+    let left = problems.len();
+    let mut desk = shared.desk.lock();
+    if desk.problems != problems {
+        desk.problems = problems;
+        shared.desk.stored_changed.notify_one();
+    }
+    left
 }
 
 /// Decides with everything that is known now. None before everything was read once.
@@ -226,6 +264,7 @@ fn plan(shared: &Shared, settings: &Settings) -> Option<Planned> {
         cache: &state.cache,
         pull_secrets: &desk.pull_secrets,
         endpoint: settings.endpoint.as_ref(),
+        problems: &desk.problems,
         now: (settings.clock)(),
     };
     Some(plan_secrets(&situation, &*settings.token))

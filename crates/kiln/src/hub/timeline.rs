@@ -15,8 +15,10 @@ use super::controllers::kinds::HOST;
 const TRIES: u32 = 8;
 
 /// The timeline in a Host's status. What cannot be read is left out: an entry of a newer Kiln must not stop an older one.
+/// A host that its pool let go begins anew.
 pub fn read_timeline(status: &Value) -> Timeline {
-    Timeline::of(status["timeline"].as_array().into_iter().flatten().filter_map(read_entry))
+    let timeline = Timeline::of(status["timeline"].as_array().into_iter().flatten().filter_map(read_entry));
+    timeline.begun_anew(status["provision"]["released"].as_str().and_then(parse_time))
 }
 
 fn read_entry(entry: &Value) -> Option<Entry> {

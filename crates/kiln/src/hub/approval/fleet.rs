@@ -395,6 +395,11 @@ impl Fleet {
         (member, target)
     }
 
+    /// The cluster a host joins.
+    pub fn target_of(&self, object: &Value) -> Option<Target> {
+        Fleet::member(&self.pools, Arc::new(read_host(object))).1
+    }
+
     /// What is judged by when the newest state of a host was read just now.
     pub fn member_of(&self, object: &Value) -> Member {
         Fleet::member(&self.pools, Arc::new(read_host(object))).0

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::condition::{Condition, Truth, render_conditions};
 use super::{DRIVEN, Finding, HostView, Object, View, error_text};
 use crate::hub::beacon::{read_boot, read_declared};
+use crate::hub::pools::report::OutOfService;
 use crate::hub::timeline::render_timeline;
 
 /// Status of a Host, whoever declares it.
@@ -26,7 +27,8 @@ pub fn status(view: &View, object: &Object) -> Value {
     // The present is left out of what is written: a status that changes every second wakes everybody for ever.
     let reason = why(&host.timeline, &situation, host.timeline.furthest().map_or(view.now, |entry| entry.time));
     let furthest = host.timeline.furthest().map(|entry| entry.stage);
-    let conditions = [valid(error_text(host.findings.iter().copied())), ready(furthest, &reason)];
+    let mut conditions = vec![valid(error_text(host.findings.iter().copied())), ready(furthest, &reason)];
+    conditions.extend(in_service(view.out_of_service(&object.id), object.status));
     json!({
         "stage": furthest.map(Stage::name),
         "observedGeneration": object.item.generation,
@@ -58,6 +60,16 @@ fn host_of<'v, 'a>(view: &'v View<'a>, object: &Object) -> Option<&'v HostView<'
         let id = kiln_core::diagnostic::ObjectId { kind: kind.into(), ..object.id.clone() };
         view.host(&id)
     })
+}
+
+/// Whether its pool has it in service. Of a pool that says no number there is nothing to say, unless something was said.
+fn in_service(out: Option<&OutOfService>, status: &Value) -> Option<Condition> {
+    let kind = "InService";
+    let said = status["conditions"].as_array().is_some_and(|known| known.iter().any(|known| known["type"] == kind));
+    match out {
+        Some(out) => Some(Condition::new(kind, Truth::False, out.reason, out.message.clone())),
+        None => said.then(|| Condition::new(kind, Truth::True, "AsExpected", "")),
+    }
 }
 
 /// Whether what is declared can work.

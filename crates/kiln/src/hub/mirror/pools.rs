@@ -9,32 +9,45 @@ use serde_json::{Value, json};
 
 use super::condition::{Condition, Truth, render_conditions};
 use super::{HostView, Object, View, host};
-use crate::hub::pools::report::{ConfigReport, PoolReport};
+use crate::hub::pools::report::{ConfigReport, OutOfService, PoolReport};
 
 /// Names in a message; the rest is counted.
 const SHOWN: usize = 10;
 
 /// Hosts of a pool, by how far they are.
 struct Counts<'v> {
+    /// All of them.
+    everywhere: usize,
+    /// Those in service; the others below are among them.
     declared: usize,
     registered: usize,
     ready: usize,
     /// Names of those that have not fetched.
     unfetched: Vec<&'v str>,
-    /// Names of those that fetched before the present config was there.
+    /// Names of those that fetched another config than the present one.
     outdated: Vec<&'v str>,
 }
 
-fn counts<'v>(view: &'v View, name: &str, in_namespace: Option<&str>, since: Option<Moment>) -> Counts<'v> {
+fn counts<'v>(view: &'v View, name: &str, in_namespace: Option<&str>, report: Option<&PoolReport>) -> Counts<'v> {
     let belongs = |host: &&HostView| {
         host.facts.pool == name && in_namespace.is_none_or(|namespace| host.facts.id.namespace == namespace)
     };
-    let hosts: Vec<&HostView> = view.hosts.iter().filter(belongs).collect();
+    let all: Vec<&HostView> = view.hosts.iter().filter(belongs).collect();
+    let everywhere = all.len();
+    let hosts: Vec<&HostView> = all.into_iter().filter(|host| view.out_of_service(&host.facts.id).is_none()).collect();
+    let since = since(report);
+    let is_present = |payload: &str| report.is_some_and(|report| report.payloads.contains(payload));
     let at = |stage| hosts.iter().filter(|host| host.timeline.reached(stage).is_some()).count();
     let named = |host: &&&'v HostView| host.facts.id.name.as_str();
     let fetched = |host: &HostView| host.timeline.reached(Stage::IgnitionFetched).map(|entry| entry.time);
-    let is_outdated = |host: &HostView| fetched(host).zip(since).is_some_and(|(time, since)| time < since);
+    let is_outdated = |host: &HostView| match (fetched(host).zip(since), &host.fetched) {
+        (None, _) => false,
+        (Some(_), Some(payload)) => !is_present(payload),
+        // Nobody wrote down which it was.
+        (Some((time, since)), None) => time < since,
+    };
     Counts {
+        everywhere,
         declared: hosts.len(),
         registered: at(Stage::Registered),
         ready: at(Stage::Ready),
@@ -103,16 +116,43 @@ fn updating(report: Option<&PoolReport>, counts: &Counts) -> Condition {
         [] => Condition::new("UpdatingConfig", Truth::False, "AsExpected", ""),
         old => {
             let message =
-                format!("config {hash} is not on {} hosts, which fetched an earlier one: {}", old.len(), listed(old));
+                format!("config {hash} is not on {} hosts, which fetched another one: {}", old.len(), listed(old));
             Condition::new("UpdatingConfig", Truth::True, "AsExpected", message)
         }
     }
 }
 
+/// Whether the pool has as many hosts in service as it says. Nothing to say of one that says no number.
+fn resized(report: Option<&PoolReport>, status: &Value) -> Option<Condition> {
+    let kind = "Resized";
+    let said = status["conditions"].as_array().is_some_and(|known| known.iter().any(|known| known["type"] == kind));
+    let Some(replicas) = report.and_then(|report| report.replicas.as_ref()) else {
+        return said.then(|| Condition::new(kind, Truth::True, "AsExpected", "every host is in service"));
+    };
+    let (wanted, taken) = (replicas.wanted, replicas.in_service);
+    let going: Vec<&str> = replicas.releasing().map(|(name, _)| name).collect();
+    Some(match going[..] {
+        [] if taken as u64 >= u64::from(wanted) => {
+            Condition::new(kind, Truth::True, "AsExpected", format!("{taken} of {wanted} hosts are in service"))
+        }
+        [] => {
+            let named = |((_, name), out): (&(String, String), &OutOfService)| format!("{name}: {}", out.message);
+            let others: Vec<String> = replicas.others.iter().take(SHOWN).map(named).collect();
+            let others = if others.is_empty() { "it has no others".to_owned() } else { others.join("; ") };
+            let message = format!("{taken} of {wanted} hosts are in service and no other is available: {others}");
+            Condition::new(kind, Truth::False, "TooFewHosts", message)
+        }
+        _ => {
+            let why = replicas.releasing().next().map(|(_, out)| out.message.as_str()).unwrap_or_default();
+            Condition::new(kind, Truth::False, "ScalingDown", format!("{} go out of service: {why}", listed(&going)))
+        }
+    })
+}
+
 /// HyperShift's words; the reason of what is well is always `AsExpected`.
 pub fn node_pool(view: &View, object: &Object) -> Value {
     let report = view.cache.pools.get(&object.id);
-    let counts = counts(view, &object.id.name, Some(&object.id.namespace), since(report));
+    let counts = counts(view, &object.id.name, Some(&object.id.namespace), report);
     let all_ready = counts.declared > 0 && counts.ready == counts.declared;
     let progress = format!("{} of {} hosts are ready", counts.ready, counts.declared);
     let config = match view.error(&object.id) {
@@ -132,6 +172,7 @@ pub fn node_pool(view: &View, object: &Object) -> Value {
         waiting("AllNodesHealthy", "AsExpected"),
         waiting("Ready", "AsExpected"),
     ];
+    all.extend(resized(report, object.status));
     // What runs is known when every host is ready on the present config.
     let wanted = report.and_then(|report| report.release_version.as_deref());
     let proven = wanted.filter(|_| all_ready && counts.outdated.is_empty() && counts.unfetched.is_empty());
@@ -198,7 +239,7 @@ pub fn pool(view: &View, object: &Object) -> Value {
     let id = source.unwrap_or_else(|| object.id.clone());
     let in_namespace = (id.kind != "MachineConfigPool").then_some(id.namespace.as_str());
     let report = view.cache.pools.get(&id);
-    let counts = counts(view, &id.name, in_namespace, since(report));
+    let counts = counts(view, &id.name, in_namespace, report);
     let error = view.error(&id);
     let mut status =
         host::plain_status(view, &Object { id, item: object.item, spec: object.spec, status: object.status });
@@ -207,11 +248,15 @@ pub fn pool(view: &View, object: &Object) -> Value {
     if report.is_some() {
         conditions.extend([payload(report, "PayloadReady"), reached(report, &counts), updating(report, &counts)]);
     }
+    conditions.extend(resized(report, object.status));
     if let Some(ConfigReport::Ready { hash, payload, .. }) = report.map(|report| &report.config) {
         status["config"] = json!({"hash": hash, "payload": payload});
     }
     status["conditions"] = render_conditions(&object.status["conditions"], &conditions, view.now, &extra);
-    status["hosts"] = json!(counts.declared);
+    status["hosts"] = json!(counts.everywhere);
     status["readyHosts"] = json!(counts.ready);
+    let going = report.and_then(|report| report.replicas.as_ref()).map_or(0, |replicas| replicas.releasing().count());
+    status["replicas"] = json!(counts.declared + going);
+    status["readyReplicas"] = json!(counts.ready);
     status
 }

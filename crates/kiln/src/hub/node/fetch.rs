@@ -196,9 +196,11 @@ async fn fetch_host(endpoint: &Arc<NodeEndpoint>, asked: &Asked<'_>, token: Arc<
     if !asked.body {
         return Ok(served);
     }
+    // Whoever asks again may get another config than the first time: that is written, too.
+    let write = write.or_else(|| (token.payload.as_ref() != Some(&overlay.payload)).then_some(token.record));
     if let Some(record) = write {
-        let (token, first) = match tokio::time::timeout(PATIENCE, use_up(endpoint, &token, record, asked.source)).await
-        {
+        let using = use_up(endpoint, &token, record, &overlay.payload, asked.source);
+        let (token, first) = match tokio::time::timeout(PATIENCE, using).await {
             Ok(used) => used?,
             Err(_) => return Err(Outcome::Store.into()),
         };
@@ -214,6 +216,7 @@ async fn use_up(
     endpoint: &Arc<NodeEndpoint>,
     token: &Arc<HostToken>,
     record: BootRecord,
+    payload: &str,
     source: IpAddr,
 ) -> Result<(Arc<HostToken>, Use), Denied> {
     let store = Denied::from(Outcome::Store);
@@ -227,12 +230,14 @@ async fn use_up(
     let (mut revision, mut record) = (token.revision.clone(), record);
     for _ in 0..TRIES {
         let data = render_record(&record);
-        let patch = json!({"metadata": {"resourceVersion": revision}, "data": {"used": data["used"], "source": data["source"]}});
+        let patch = json!({"metadata": {"resourceVersion": revision},
+            "data": {"used": data["used"], "source": data["source"], "payload": STANDARD.encode(payload)}});
         let error = match api.patch(&token.secret, &parameters, &Patch::Merge(patch)).await {
             Ok(object) => {
                 let used = HostToken {
                     revision: object.metadata.resource_version.unwrap_or_default(),
                     record,
+                    payload: Some(payload.to_owned()),
                     ..HostToken::clone(token)
                 };
                 return remember(endpoint, used).ok_or(store);

@@ -110,6 +110,8 @@ pub struct HostToken {
     pub revision: String,
     /// What is known of it.
     pub record: BootRecord,
+    /// The payload that was fetched with it.
+    pub payload: Option<String>,
 }
 
 /// A pool's token, shared by its machines.
@@ -314,7 +316,8 @@ pub fn read_secret(object: &Value, known: Option<&Arc<Payload>>) -> Option<Item>
         BOOT_TOKEN => {
             let host = host_of(metadata, "boot-token-");
             let record = parse_record(data)?;
-            Some(Item::Host(Arc::new(HostToken { namespace, host, secret: name, revision, record })))
+            let payload = decode_text(data, "payload").filter(|_| record.used.is_some());
+            Some(Item::Host(Arc::new(HostToken { namespace, host, secret: name, revision, record, payload })))
         }
         "pool-token" => read_pool_token(metadata, data),
         _ => None,

@@ -106,7 +106,7 @@ async fn try_write(endpoint: &NodeEndpoint, testimony: &Testimony) -> Result<(),
             let (generation, Use { at, source }) = (token.record.generation, *first);
             let cause = format!("{source} fetched the config of generation {generation}");
             let entry = Entry::reached(Stage::IgnitionFetched, at, WITNESS, cause);
-            let more = |status: &Value| fetched(&status["provision"], generation, *first);
+            let more = |status: &Value| fetched(&status["provision"], generation, *first, token.payload.as_deref());
             record_with(client, &token.namespace, &token.host, &entry, more).await.map(drop)
         }
         Testimony::Alarm { token, first, source, at } => {
@@ -139,15 +139,17 @@ async fn try_write(endpoint: &NodeEndpoint, testimony: &Testimony) -> Result<(),
 }
 
 /// What `status.provision` must become. A new generation begins with clean hands; an older one changes nothing.
-fn fetched(provision: &Value, generation: u64, Use { at, source }: Use) -> Option<Value> {
+fn fetched(provision: &Value, generation: u64, Use { at, source }: Use, payload: Option<&str>) -> Option<Value> {
     let written = provision["generation"].as_u64().unwrap_or(0);
     let at = render_time(at);
-    let said = json!({"generation": generation, "fetchedAt": at, "source": source.to_string()});
+    let mut said = json!({"generation": generation, "fetchedAt": at, "source": source.to_string()});
+    if let Some(payload) = payload {
+        said["payload"] = payload.into();
+    }
     let same = said.as_object().into_iter().flatten().all(|(key, value)| provision[key] == *value);
     if written > generation || same {
         return None;
     }
-    let mut said = said;
     if written != generation {
         (said["alarm"], said["spki"]) = (Value::Null, Value::Null);
     }
@@ -186,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_new_generation_forgets_the_alarm_and_the_keys_of_the_old_one() {
-        let said = json!({"generation": 2, "fetchedAt": "2023-11-14T22:13:20Z", "source": "192.0.2.1"});
+        let said = json!({"generation": 2, "fetchedAt": "2023-11-14T22:13:20Z", "source": "192.0.2.1", "payload": "p"});
         let mut anew = said.clone();
         (anew["alarm"], anew["spki"]) = (Value::Null, Value::Null);
         for (provision, expected) in [
@@ -197,7 +199,7 @@ mod tests {
             (json!({"generation": 3}), None),
         ] {
             let expected = expected.map(|said| json!({"provision": said}));
-            assert_eq!(fetched(&provision, 2, first()), expected, "{provision}");
+            assert_eq!(fetched(&provision, 2, first(), Some("p")), expected, "{provision}");
         }
     }
 

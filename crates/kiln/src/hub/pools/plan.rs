@@ -3,13 +3,13 @@
 //! | Secret | made | changed | removed |
 //! |---|---|---|---|
 //! | payload | when a pool or a host wants it | never: other inputs, other name | when nobody wants it and nothing stored names it |
-//! | overlay | for each host of a pool, after its payload | when its digest differs | when the host went to a pool nobody declares |
+//! | overlay | for each host in service, after its payload | when its digest differs | when the host went out of service, or to a pool nobody declares |
 //! | pool token | for the present config, after its payload | rotated; its end is set when the config changes | after its end |
 //! | user-data | from the token that is stored | when the token was rotated | when its config is outdated |
 //!
 //! Each is owned by its pool or its host and goes with it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use kiln_core::diagnostic::ObjectId;
 use kiln_core::payload::digest::sha256_hex;
@@ -20,8 +20,10 @@ use serde_json::{Value, json};
 
 use super::Endpoint;
 use super::held::{Held, HeldSecret, PoolToken, What, annotation};
+use super::release::Release;
 use super::render::{self, Owner, label};
 use super::report::{ConfigReport, PoolReport, PoolReports};
+use super::service::Service;
 use crate::hub::controllers::cache::Cache;
 use crate::hub::controllers::kinds;
 use crate::hub::controllers::plan_objects::{Action, ObjectChange};
@@ -39,6 +41,8 @@ pub struct Situation<'a> {
     pub pull_secrets: &'a BTreeMap<(String, String), String>,
     /// Where nodes reach this hub.
     pub endpoint: Option<&'a Endpoint>,
+    /// Why hosts that go are still there, by namespace and name.
+    pub problems: &'a BTreeMap<(String, String), String>,
     /// The present.
     pub now: Moment,
 }
@@ -48,6 +52,8 @@ pub struct Situation<'a> {
 pub struct Planned {
     /// Writes.
     pub changes: Vec<ObjectChange>,
+    /// Hosts that go out of service.
+    pub releases: Vec<Release>,
     /// What is to be said of each pool.
     pub reports: PoolReports,
     /// When there will be something to do again.
@@ -60,7 +66,14 @@ pub struct Planned {
 pub fn plan_secrets(situation: &Situation<'_>, token: &dyn Fn() -> String) -> Planned {
     let mut work = Work {
         situation,
-        planned: Planned { changes: Vec::new(), reports: PoolReports::new(), next: None, look_again: false },
+        service: Service::decide(situation),
+        planned: Planned {
+            changes: Vec::new(),
+            releases: Vec::new(),
+            reports: PoolReports::new(),
+            next: None,
+            look_again: false,
+        },
     };
     work.payloads();
     work.overlays();
@@ -72,11 +85,13 @@ pub fn plan_secrets(situation: &Situation<'_>, token: &dyn Fn() -> String) -> Pl
         }
     }
     work.sweep();
+    work.planned.releases = std::mem::take(&mut work.service.releases);
     work.planned
 }
 
 struct Work<'a> {
     situation: &'a Situation<'a>,
+    service: Service<'a>,
     planned: Planned,
 }
 
@@ -121,7 +136,10 @@ impl<'a> Work<'a> {
     }
 
     fn overlays(&mut self) {
-        for host in &self.situation.provision.hosts {
+        let provision = self.situation.provision;
+        let in_service: Vec<&HostProvision> =
+            provision.hosts.iter().filter(|host| self.service.has(&host.host)).collect();
+        for host in in_service {
             let name = names::overlay(&host.host.name);
             let held = self.situation.held.get(&host.host.namespace, &name);
             let right =
@@ -277,7 +295,21 @@ impl<'a> Work<'a> {
             reached: stored.is_some_and(|token| token.reached),
             has_endpoint: self.situation.endpoint.is_some(),
             release_version: pool.release_version.clone(),
+            payloads: self.payloads_of(pool),
+            replicas: self.service.replicas(&pool.source),
         }
+    }
+
+    /// Everything a machine of the pool may have fetched that is its present config.
+    fn payloads_of(&self, pool: &PoolProvision) -> BTreeSet<String> {
+        let hosts = self.situation.provision.hosts.iter().filter(|host| host.pool == pool.source);
+        let mut payloads = BTreeSet::new();
+        for payload in pool.config.iter().map(|config| &config.payload).chain(hosts.map(|host| &host.payload)) {
+            if !payloads.contains(payload) {
+                payloads.insert(payload.clone());
+            }
+        }
+        payloads
     }
 
     /// Removes what nobody needs. What lost its pool or its host is the garbage collector's: a kind that cannot be read for a

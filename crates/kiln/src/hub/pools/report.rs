@@ -1,8 +1,9 @@
 //! What is known of a pool's config, for its status.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_core::diagnostic::ObjectId;
+use kiln_core::replicas::Fate;
 use kiln_core::timeline::Moment;
 
 /// What is known of each pool, by the object that declares it.
@@ -19,6 +20,38 @@ pub struct PoolReport {
     pub has_endpoint: bool,
     /// The version its release image names.
     pub release_version: Option<String>,
+    /// The payloads its hosts get at present.
+    pub payloads: BTreeSet<String>,
+    /// How many hosts it has in service; none when it says no number.
+    pub replicas: Option<Replicas>,
+}
+
+/// How many hosts a pool has in service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replicas {
+    /// How many it says.
+    pub wanted: u32,
+    /// How many it has, without those that go.
+    pub in_service: usize,
+    /// The others, by namespace and name.
+    pub others: BTreeMap<(String, String), OutOfService>,
+}
+
+impl Replicas {
+    /// Names of the hosts that are going out of service.
+    pub fn releasing(&self) -> impl Iterator<Item = (&str, &OutOfService)> {
+        let going = self.others.iter().filter(|(_, out)| out.reason == Fate::Released.reason());
+        going.map(|((_, name), out)| (name.as_str(), out))
+    }
+}
+
+/// Why a host is not in service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutOfService {
+    /// One word.
+    pub reason: &'static str,
+    /// One sentence.
+    pub message: String,
 }
 
 /// What is known of a pool's config.

@@ -66,6 +66,7 @@ impl Site {
             held: &self.held,
             cache: &self.cache,
             pull_secrets: &BTreeMap::new(),
+            problems: &BTreeMap::new(),
             endpoint: Some(&endpoint),
             now: Moment(self.now),
         };

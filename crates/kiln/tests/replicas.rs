@@ -1,0 +1,272 @@
+//! Pools that say how many hosts they have: taken and let go over the embedded API, on a good day and on a bad one.
+
+#![allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+
+#[path = "support/chaos.rs"]
+mod chaos;
+#[path = "support/lab.rs"]
+mod lab;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chaos::Chaos;
+use kiln::hub::boot_secrets::{hash_token, parse_record, render_record};
+use kiln::hub::controllers::{self, Pace};
+use kiln::hub::pools::Settings;
+use kiln::hub::timeline::{now, record};
+use kiln_apiserver::router;
+use kiln_core::boot_token::BootRecord;
+use kiln_core::replicas::{HOLD, MARK};
+use kiln_core::timeline::{Entry, Stage};
+use kube::api::{ListParams, Patch, PatchParams};
+use lab::{Embedded, Known, api, create, until};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+/// Each of these on a good day and on a bad one.
+macro_rules! on_each_day {
+    ($($name:ident),* $(,)?) => {
+        mod on_a_good_day {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                super::$name(super::Site::start(concat!(stringify!($name), "-good"), None).await).await;
+            })*
+        }
+        mod on_a_bad_day {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                let chaos = super::Chaos::new(11);
+                super::$name(super::Site::start(concat!(stringify!($name), "-bad"), Some(chaos)).await).await;
+            })*
+        }
+    };
+}
+
+on_each_day! {
+    a_pool_takes_and_lets_go_as_many_hosts_as_it_says,
+    a_host_that_is_held_or_wrong_is_not_taken_and_says_why,
+    a_cluster_that_does_not_answer_keeps_the_host_in_service,
+}
+
+/// A hub with controllers, and the cluster its hosts join.
+struct Site {
+    hub: Embedded,
+    cluster: Embedded,
+    stop: watch::Sender<bool>,
+}
+
+impl Site {
+    async fn start(name: &str, chaos: Option<Chaos>) -> Site {
+        let hub = Embedded::start(&format!("replicas-{name}")).await;
+        let cluster = Embedded::start(&format!("replicas-{name}-cluster")).await;
+        let plain = router(Arc::clone(&hub.server));
+        let theirs = chaos.map_or(plain.clone(), |chaos| chaos.over(plain));
+        let known = HashMap::from([("target".to_owned(), (cluster.client.clone(), Vec::new()))]);
+        let settings = Settings {
+            clusters: Some(Arc::new(Known(known))),
+            patrol: Duration::from_millis(200),
+            ..Settings::default()
+        };
+        let (stop, stopping) = watch::channel(false);
+        let pace = Pace { retry: Duration::from_millis(50), ..Pace::default() };
+        let client = controllers::in_process(theirs, "system:kiln:controllers");
+        tokio::spawn(controllers::run_with(client, pace, settings, stopping));
+        Site { hub, cluster, stop }
+    }
+
+    async fn pool(&self, spec: Value) {
+        let spec = json!({"kubeconfig": {"name": "target"}})
+            .as_object()
+            .unwrap()
+            .clone()
+            .into_iter()
+            .chain(spec.as_object().unwrap().clone())
+            .collect::<serde_json::Map<_, _>>();
+        create(&self.hub.client, json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Pool", "metadata": {"name": "edge", "namespace": "default"}, "spec": spec})).await;
+    }
+
+    async fn host(&self, number: u8, annotations: Value) {
+        let spec = json!({"pool": "edge", "macAddress": format!("52:54:00:00:00:{number:02x}")});
+        create(&self.hub.client, json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Host",
+            "metadata": {"name": format!("w{number}"), "namespace": "default", "annotations": annotations}, "spec": spec})).await;
+    }
+
+    async fn scale(&self, replicas: u32) {
+        let patch = json!({"spec": {"replicas": replicas}});
+        let pools = api(&self.hub.client, "Pool", "default");
+        pools.patch_scale("edge", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    async fn patch(&self, kind: &str, name: &str, patch: Value) {
+        api(&self.hub.client, kind, "default")
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .unwrap();
+    }
+
+    /// The hosts whose overlays are stored.
+    async fn overlays(&self) -> BTreeSet<String> {
+        let options = ListParams::default().labels("kiln.dev/ignition=overlay");
+        let overlays = api(&self.hub.client, "Secret", "default").list(&options).await.unwrap();
+        overlays
+            .items
+            .iter()
+            .filter_map(|secret| Some(secret.metadata.name.as_ref()?.strip_prefix("overlay-")?.to_owned()))
+            .collect()
+    }
+
+    async fn until_in_service(&self, wished: &[&str]) {
+        until(&format!("{wished:?} are in service"), async || {
+            let overlays = self.overlays().await;
+            overlays.iter().map(String::as_str).eq(wished.iter().copied()).then_some(())
+        })
+        .await;
+    }
+
+    async fn condition(&self, kind: &str, name: &str, condition: &str, wished: impl Fn(&Value) -> bool) -> Value {
+        until(&format!("{condition} of {name} is as wished"), async || {
+            let object = api(&self.hub.client, kind, "default").get(name).await.unwrap();
+            let conditions = object.data["status"]["conditions"].as_array()?.clone();
+            conditions.into_iter().find(|found| found["type"] == condition && wished(found))
+        })
+        .await
+    }
+
+    async fn token(&self, host: &str) {
+        let mut data = render_record(&BootRecord::issue(hash_token(host), None, now(), 3600));
+        data.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        create(
+            &self.hub.client,
+            json!({"apiVersion": "v1", "kind": "Secret", "type": "kiln.dev/boot-token",
+            "metadata": {"name": format!("boot-token-{host}"), "namespace": "default",
+                "labels": {"kiln.dev/ignition": "boot-token", "kiln.dev/host": host}}, "data": data}),
+        )
+        .await;
+    }
+
+    async fn ready(&self, host: &str) {
+        create(&self.cluster.client, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": host}})).await;
+        record(
+            &self.hub.client,
+            "default",
+            host,
+            &Entry::reached(Stage::Ready, now(), format!("Node {host}"), "it is"),
+        )
+        .await
+        .unwrap();
+        until("the hub says so", async || {
+            let status = api(&self.hub.client, "Host", "default").get(host).await.unwrap().data["status"].take();
+            (status["stage"] == "Ready").then_some(())
+        })
+        .await;
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+    }
+}
+
+async fn a_pool_takes_and_lets_go_as_many_hosts_as_it_says(site: Site) {
+    site.pool(json!({"replicas": 2})).await;
+    for number in 0..3 {
+        site.host(number, Value::Null).await;
+    }
+    // Which of them were declared first is a matter of seconds, and what was taken stays.
+    let waits = until("one waits", async || {
+        let taken = site.overlays().await;
+        let waits = ["w0", "w1", "w2"].into_iter().find(|name| !taken.contains(*name));
+        waits.filter(|_| taken.len() == 2)
+    })
+    .await;
+    let full = site.condition("Host", waits, "InService", |found| found["status"] == "False").await;
+    assert_eq!(full["reason"], "PoolIsFull");
+    assert_eq!(
+        full["message"],
+        "the pool has the 2 hosts it says; `kubectl scale pool edge --replicas=3` takes another"
+    );
+    let resized = site.condition("Pool", "edge", "Resized", |found| found["status"] == "True").await;
+    assert_eq!(resized["message"], "2 of 2 hosts are in service");
+
+    site.scale(3).await;
+    site.until_in_service(&["w0", "w1", "w2"]).await;
+    site.condition("Host", waits, "InService", |found| found["status"] == "True").await;
+    for host in ["w0", "w1"] {
+        site.ready(host).await;
+    }
+    site.token("w1").await;
+    site.patch("Host", "w1", json!({"metadata": {"annotations": {MARK: ""}}})).await;
+    site.scale(2).await;
+    site.until_in_service(&["w0", "w2"]).await;
+    // Its Node is gone, its token dead, and the host begins anew.
+    let nodes = api(&site.cluster.client, "Node", "").list(&ListParams::default()).await.unwrap();
+    assert_eq!(nodes.items.iter().filter_map(|node| node.metadata.name.as_deref()).collect::<Vec<_>>(), ["w0"]);
+    let token = api(&site.hub.client, "Secret", "default").get("boot-token-w1").await.unwrap();
+    assert!(parse_record(&token.data["data"]).unwrap().revoked.is_some());
+    let status = until("w1 begins anew", async || {
+        let status = api(&site.hub.client, "Host", "default").get("w1").await.unwrap().data["status"].take();
+        (status["stage"] == "Declared").then_some(status)
+    })
+    .await;
+    assert!(status["provision"]["released"].is_string(), "{status}");
+    let told = status["timeline"].as_array().unwrap().iter().any(|entry| {
+        entry["source"] == "Pool default/edge" && entry["cause"] == "out of service: the pool was scaled to 2"
+    });
+    assert!(told, "{status}");
+    // The one that is not ready goes before the one that is.
+    site.scale(1).await;
+    site.until_in_service(&["w0"]).await;
+    let pool = until("the pool says so", async || {
+        let status = api(&site.hub.client, "Pool", "default").get("edge").await.unwrap().data["status"].take();
+        (status["replicas"] == 1).then_some(status)
+    })
+    .await;
+    assert_eq!((&pool["hosts"], &pool["readyReplicas"]), (&json!(3), &json!(1)));
+    // Without a number every host is in service, also the marked one.
+    site.patch("Pool", "edge", json!({"spec": {"replicas": null}})).await;
+    site.until_in_service(&["w0", "w1", "w2"]).await;
+}
+
+async fn a_host_that_is_held_or_wrong_is_not_taken_and_says_why(site: Site) {
+    site.host(0, json!({HOLD: "burn-in"})).await;
+    site.host(1, Value::Null).await;
+    site.pool(json!({"replicas": 2})).await;
+    site.until_in_service(&["w1"]).await;
+    let held = site.condition("Host", "w0", "InService", |found| found["status"] == "False").await;
+    assert_eq!(held["message"], "it is held by the annotation kiln.dev/hold: burn-in");
+    let few = site.condition("Pool", "edge", "Resized", |found| found["reason"] == "TooFewHosts").await;
+    assert_eq!(
+        few["message"],
+        "1 of 2 hosts are in service and no other is available: w0: it is held by the annotation kiln.dev/hold: burn-in"
+    );
+    site.patch("Host", "w0", json!({"metadata": {"annotations": {HOLD: null}}})).await;
+    site.until_in_service(&["w0", "w1"]).await;
+    // A hold on a host in service takes it away from nobody.
+    site.patch("Host", "w0", json!({"metadata": {"annotations": {HOLD: "later"}}})).await;
+    site.scale(1).await;
+    site.until_in_service(&["w0"]).await;
+}
+
+async fn a_cluster_that_does_not_answer_keeps_the_host_in_service(site: Site) {
+    site.host(0, Value::Null).await;
+    site.token("w0").await;
+    site.pool(json!({"replicas": 1, "kubeconfig": {"name": "target", "key": "k"}})).await;
+    site.until_in_service(&["w0"]).await;
+    // As with the real way to clusters, a kubeconfig that is not there is an answer; silence is given up after a while.
+    site.patch("Pool", "edge", json!({"spec": {"kubeconfig": {"name": "silent"}, "replicas": 0}})).await;
+    let going = site
+        .condition("Host", "w0", "InService", |found| {
+            found["message"].as_str().unwrap_or_default().contains("not work")
+        })
+        .await;
+    assert_eq!(
+        going["message"],
+        "the pool was scaled to 0: its token is revoked and its Node deleted, which did not work yet: cluster default/silent: it does not answer"
+    );
+    assert_eq!(site.overlays().await.len(), 1);
+    site.patch("Pool", "edge", json!({"spec": {"kubeconfig": {"name": "target"}}})).await;
+    site.until_in_service(&[]).await;
+}
