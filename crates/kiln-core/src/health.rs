@@ -5,7 +5,8 @@
 //! what follows: nothing, a new generation, a power cycle, and after some attempts nothing any more.
 //!
 //! A host that is only declared is not late: nobody may have switched it on.
-//! Not here: carrying out. What is wanted is written on the Host for whoever can do it.
+//! [`take_turns`] keeps repairs within the pool's budget.
+//! Not here: carrying out, see `kiln::hub::health`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -159,6 +160,11 @@ pub enum Health {
         /// The how manieth time.
         attempt: u32,
     },
+    /// It takes too long, and others of its pool are being repaired.
+    Queued {
+        /// What is missing.
+        stage: Stage,
+    },
     /// It was tried often enough.
     GaveUp {
         /// What is missing.
@@ -204,6 +210,31 @@ pub fn judge_health(
     }
 }
 
+/// How many hosts of a pool may be changed at once: `maxUnavailable` as a number or a percentage of its hosts. At least
+/// one, and one when nothing is written or nobody can read it.
+pub fn parse_budget(written: Option<&str>, hosts: usize) -> usize {
+    let number = |text: &str| text.trim().parse::<usize>().ok();
+    let budget = written.and_then(|text| match text.strip_suffix('%') {
+        Some(percent) => number(percent).map(|percent| hosts.saturating_mul(percent) / 100),
+        None => number(text),
+    });
+    budget.unwrap_or(1).max(1)
+}
+
+/// Lets no more hosts of a pool be repaired at once than its budget allows. The others wait for their turn, in the order
+/// they are given in. With each host: whether it was repaired and has not had its time since.
+pub fn take_turns(hosts: &mut [(Health, bool)], budget: usize) {
+    let is_busy = |(health, repaired): &(Health, bool)| *repaired && matches!(health, Health::Waiting { .. });
+    let mut busy = hosts.iter().filter(|host| is_busy(host)).count();
+    for (health, _) in hosts {
+        match health {
+            Health::Repair { .. } if busy < budget => busy += 1,
+            Health::Repair { stage, .. } => *health = Health::Queued { stage: *stage },
+            _ => {}
+        }
+    }
+}
+
 impl Health {
     /// The stage that is missing.
     pub const fn missing(&self) -> Option<Stage> {
@@ -212,6 +243,7 @@ impl Health {
             Health::Waiting { stage, .. }
             | Health::Late { stage, .. }
             | Health::Repair { stage, .. }
+            | Health::Queued { stage }
             | Health::GaveUp { stage, .. } => Some(*stage),
         }
     }
@@ -224,6 +256,7 @@ impl Health {
             Health::Waiting { .. } => "OnItsWay",
             Health::Late { .. } => "Late",
             Health::Repair { .. } => "Repairing",
+            Health::Queued { .. } => "WaitsForItsTurn",
             Health::GaveUp { .. } => "GaveUp",
         }
     }
@@ -241,10 +274,13 @@ impl fmt::Display for Health {
                 write!(f, "{stage} is late and the pool repairs nothing by itself; `kiln why` names the next step")
             }
             Health::Repair { stage, remedy: Remedy::Repower, attempt } => {
-                write!(f, "{stage} is late: a power cycle is wanted (attempt {attempt})")
+                write!(f, "{stage} is late: its power is cycled (attempt {attempt})")
             }
             Health::Repair { stage, attempt, .. } => {
-                write!(f, "{stage} is late: it shall be provisioned again, its token is revoked (attempt {attempt})")
+                write!(f, "{stage} is late: it is provisioned again, its old token is dead (attempt {attempt})")
+            }
+            Health::Queued { stage } => {
+                write!(f, "{stage} is late; as many hosts of its pool are being repaired as may be at once")
             }
             Health::GaveUp { stage, attempts } => {
                 write!(
@@ -302,16 +338,13 @@ mod tests {
         let fetched = at(&[(Stage::Declared, 0), (Stage::IgnitionFetched, 1000)]);
         let policy = HealthPolicy { remedy: Remedy::Reprovision, attempts: 2, ..HealthPolicy::default() };
         let first = told(&fetched, &policy, Attempts::default(), 4600);
-        assert_eq!(
-            first,
-            "Repairing: ClientCSR is late: it shall be provisioned again, its token is revoked (attempt 1)"
-        );
+        assert_eq!(first, "Repairing: ClientCSR is late: it is provisioned again, its old token is dead (attempt 1)");
         let once = Attempts { made: 1, last: Some(Moment(4600)) };
         assert_eq!(told(&fetched, &policy, once, 4601), "OnItsWay: waits for ClientCSR and has time");
         let whole = policy.between(Stage::PoweredOn, Stage::ClientCsr);
         let power = HealthPolicy { remedy: Remedy::Repower, ..policy.clone() };
         let second = told(&fetched, &power, once, 4600 + whole);
-        assert_eq!(second, "Repairing: ClientCSR is late: a power cycle is wanted (attempt 2)");
+        assert_eq!(second, "Repairing: ClientCSR is late: its power is cycled (attempt 2)");
         let twice = Attempts { made: 2, last: Some(Moment(9000)) };
         let given_up = "GaveUp: ClientCSR is still missing after 2 attempts; nothing more is done until somebody looks";
         assert_eq!(told(&fetched, &policy, twice, 9000 + whole), given_up);
@@ -319,6 +352,30 @@ mod tests {
         let further = at(&[(Stage::Declared, 0), (Stage::Registered, 9100)]);
         assert_eq!(told(&further, &policy, twice, 9999), "OnItsWay: waits for ServingCSR and has time");
         assert_eq!(told(&further, &policy, twice, 10_000), given_up.replace("ClientCSR", "ServingCSR"));
+    }
+
+    #[test]
+    fn never_more_hosts_of_a_pool_are_repaired_at_once_than_it_says() {
+        let stage = Stage::ClientCsr;
+        let late = (Health::Repair { stage, remedy: Remedy::Repower, attempt: 1 }, false);
+        let busy = (Health::Waiting { stage, until: Some(Moment(9)) }, true);
+        let fine = (Health::Waiting { stage, until: Some(Moment(9)) }, false);
+        let given_up = (Health::GaveUp { stage, attempts: 3 }, true);
+        for (budget, hosts, expected) in [
+            (1, vec![&late, &late], "Repairing WaitsForItsTurn"),
+            (1, vec![&late, &busy], "WaitsForItsTurn OnItsWay"),
+            (2, vec![&late, &busy, &late], "Repairing OnItsWay WaitsForItsTurn"),
+            (1, vec![&fine, &given_up, &late], "OnItsWay GaveUp Repairing"),
+        ] {
+            let mut hosts: Vec<(Health, bool)> = hosts.into_iter().cloned().collect();
+            take_turns(&mut hosts, budget);
+            let told: Vec<&str> = hosts.iter().map(|(health, _)| health.reason()).collect();
+            assert_eq!(told.join(" "), expected);
+        }
+        let budgets = [(None, 1), (Some("3"), 3), (Some("0"), 1), (Some("25%"), 2), (Some("5%"), 1), (Some("few"), 1)];
+        for (written, expected) in budgets {
+            assert_eq!(parse_budget(written, 10), expected, "{written:?}");
+        }
     }
 
     #[test]

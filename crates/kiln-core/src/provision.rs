@@ -13,19 +13,22 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::check;
 use crate::check::context::{Context, HostView, node_name};
 use crate::diagnostic::{Diagnostic, ObjectId};
 use crate::document::Node;
 use crate::document::emit::to_yaml;
 use crate::document::json::parse_json;
+use crate::ignition::pointer::PointerProxy;
 use crate::machine_config;
-use crate::payload::digest::{ConfigHash, Digest};
+use crate::payload::digest::{ConfigHash, Digest, hash_simple};
 use crate::payload::overlay::{HostParts, Overlay, render_overlay};
 use crate::payload::{self, Base, KubeletConfig, Payload, RenderedPool};
 use crate::replicas::{HOLD, HOLDS_OF_METAL3, MARK};
-use crate::source::SourceMap;
-use crate::world::{FirstBootNetwork, IgnitionSource, MachineConfig, Pool, PoolOrigin, World};
+use crate::source::{SourceMap, Sourced};
+use crate::world::{FirstBootNetwork, IgnitionSource, MachineConfig, Pool, PoolOrigin, Proxy, World};
 
 pub mod names;
 
@@ -111,6 +114,12 @@ pub struct PoolProvision {
     pub release_version: Option<String>,
     /// Name of the pull secret of its cluster.
     pub pull_secret: Option<String>,
+    /// Name of the ConfigMap with more authorities its cluster trusts.
+    pub trust_bundle: Option<String>,
+    /// HyperShift's hash of its cluster's configuration.
+    pub configuration_hash: String,
+    /// The proxy its machines fetch through: its own, else its cluster's.
+    pub proxy: Option<PointerProxy>,
     /// The manifests of its ConfigMaps, sorted and joined.
     pub manifests: String,
 }
@@ -291,7 +300,12 @@ impl<'w, 'i> Work<'w, 'i> {
             let name = cluster?.path(&["spec", field, "name"])?.as_str()?;
             (!name.is_empty()).then(|| name.to_owned())
         };
-        let (pull_secret, trust_bundle) = (named("pullSecret"), named("additionalTrustBundle").unwrap_or_default());
+        let (pull_secret, trust_bundle) = (named("pullSecret"), named("additionalTrustBundle"));
+        let configuration = cluster.and_then(|cluster| cluster.path(&["spec", "configuration"])).map(Node::to_json);
+        // Without a configuration Go hashes the text `null`.
+        let configuration_hash = hash_simple(&configuration.as_ref().unwrap_or(&Value::Null).to_string());
+        let of_cluster = || cluster_proxy(&configuration.as_ref()?["proxy"]);
+        let proxy = pool.proxy.as_ref().and_then(pool_proxy).or_else(of_cluster);
         let manifests = self.manifests_text(pool);
         let upgrade_type = pool.upgrade_type.as_ref().map(|kind| kind.value.clone());
         let group = self.group(pool, None);
@@ -302,7 +316,7 @@ impl<'w, 'i> Work<'w, 'i> {
                 manifests: &manifests,
                 release_version: release_version.as_deref().unwrap_or_default(),
                 pull_secret: pull_secret.as_deref().unwrap_or_default(),
-                trust_bundle: &trust_bundle,
+                trust_bundle: trust_bundle.as_deref().unwrap_or_default(),
                 global: &digest.to_string(),
             };
             let hash = hash.hash();
@@ -327,6 +341,9 @@ impl<'w, 'i> Work<'w, 'i> {
             release_image,
             release_version,
             pull_secret,
+            trust_bundle,
+            configuration_hash,
+            proxy,
             manifests,
         }
     }
@@ -543,6 +560,25 @@ fn writers(configs: &[&MachineConfig], pool: &RenderedPool, base: Option<&str>) 
         }
     }
     writers
+}
+
+/// As the machine's Ignition has it: a list instead of a text with commas.
+fn proxy(http: Option<&str>, https: Option<&str>, except: Option<&str>) -> Option<PointerProxy> {
+    let some = |text: Option<&str>| text.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+    let except = except.unwrap_or_default().split(',').filter_map(|item| some(Some(item))).collect();
+    let proxy = PointerProxy { http: some(http), https: some(https), except };
+    (proxy.http.is_some() || proxy.https.is_some()).then_some(proxy)
+}
+
+fn pool_proxy(written: &Proxy) -> Option<PointerProxy> {
+    let Proxy { http, https, no_proxy } = written;
+    let text = |value: &'_ Option<Sourced<String>>| value.as_ref().map(|value| value.value.clone());
+    proxy(text(http).as_deref(), text(https).as_deref(), text(no_proxy).as_deref())
+}
+
+fn cluster_proxy(written: &Value) -> Option<PointerProxy> {
+    let text = |key: &str| written[key].as_str();
+    proxy(text("httpProxy"), text("httpsProxy"), text("noProxy"))
 }
 
 fn parse_override(text: &str) -> Option<Node> {

@@ -416,6 +416,8 @@ pub struct Pool {
     pub ignition: Option<IgnitionSource>,
     /// What the configs of its hosts say about their network.
     pub first_boot_network: FirstBootNetwork,
+    /// The proxy its machines fetch their config through.
+    pub proxy: Option<Proxy>,
     /// The manifest ConfigMap it was found in.
     pub within: Option<ObjectId>,
 }

@@ -153,8 +153,9 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
 
     let mut tasks = Tasks::default();
     tasks.spawn("garbage collection", Arc::clone(&server).run_janitor());
+    let approver = Approver { endpoint: pools.endpoint.clone(), ..approver(&server) };
     tasks.spawn("controllers", controllers::run_embedded(Arc::clone(&server), pools));
-    tasks.spawn("certificates", approval::run(approver(&server), server.stopping()));
+    tasks.spawn("certificates", approval::run(approver, server.stopping()));
     tasks.spawn("node endpoints", Arc::clone(&nodes).run(server.stopping()));
     if let Some(listener) = node_listener {
         let (router, limits) = (node::node_router(Arc::clone(&nodes)), connection_limits(config.shutdown));

@@ -67,6 +67,8 @@ fn texts(value: &Value) -> Vec<&str> {
 #[test]
 fn every_right_is_about_a_kind_that_exists_and_none_is_a_wildcard() {
     let known = known_resources();
+    // A late host's power is cycled by an annotation.
+    needed.insert("patch metal3.io/baremetalhosts".to_owned());
     let manifests = manifests();
     let roles: Vec<&Value> = manifests.iter().filter(|object| object["rules"].is_array()).collect();
     assert_eq!(roles.len(), 2);

@@ -289,3 +289,38 @@ async fn somebody_is_let_in_to_read_and_put_out_again() {
         assert_eq!((exit, complaints.contains(&expected)), (1, true), "{complaints}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_token_of_a_host_with_a_very_long_name_is_taken_back_too() {
+    let (folder, files) = (TempDir::new("tokens-long"), TempDir::new("tokens-long-files"));
+    let hub = Hub::start(folder.path());
+    let client = hub.client().await;
+    site(&client).await;
+    // Two that differ where names of Secrets and labels are cut.
+    let names = ["a", "b"].map(|end| format!("{}{end}", "w".repeat(249)));
+    for (number, name) in names.iter().enumerate() {
+        let object = json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Host", "metadata": {"name": name, "namespace": "default"},
+            "spec": {"pool": "edge", "hostname": format!("w{number}"), "macAddress": format!("52:54:00:00:01:0{number}")}});
+        api(&client, "Host").create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+    }
+    let pointers = names.each_ref().map(|name| {
+        let path = files.path().join(format!("{}.ign", &name[249..]));
+        let out = path.to_str().unwrap();
+        let made =
+            hub.kiln(&["ignition", "pointer", "--host", name, "--endpoint", "https://hub.lab:8443", "--out", out]);
+        assert_eq!(made.0, 0, "{}", made.2);
+        bearer(&read_pointer(&path))
+    });
+    let (exit, output, complaints) = hub.kiln(&["token", "revoke", &names[0]]);
+    let told = format!("the boot token of default/{} (generation 1) is revoked\n", names[0]);
+    assert_eq!((exit, output, complaints), (0, told, String::new()));
+    fetch(&client, &pointers[1], 200).await;
+    fetch(&client, &pointers[0], 511).await;
+    let (_, listed, _) = hub.kiln(&["token", "list", "-o", "json"]);
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    let states = names.each_ref().map(|name| {
+        let token = listed["tokens"].as_array().unwrap().iter().find(|token| token["name"] == name.as_str()).unwrap();
+        token["state"].as_str().unwrap().to_owned()
+    });
+    assert_eq!(states, ["revoked", "retry"]);
+}

@@ -109,6 +109,7 @@ impl NodePoolSpec {
         Pool {
             ignition: annotated_ignition(&meta),
             first_boot_network: FirstBootNetwork::Composed,
+            proxy: None,
             meta,
             origin: PoolOrigin::NodePool,
             config_selector: LabelSelector::default(),

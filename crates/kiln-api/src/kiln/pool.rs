@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::carried::Carried;
 use crate::intake::Intake;
-use crate::manifest::{LocalReference, Selector, TaintEntry, local, selector};
+use crate::manifest::{LocalReference, ProxySettings, Selector, TaintEntry, local, selector};
 use crate::value;
 
 #[derive(Debug, Default, Deserialize)]
@@ -36,6 +36,8 @@ struct PoolSpec {
     node_selector: Option<Sourced<Selector>>,
     /// Taints of its nodes.
     node_taints: Vec<TaintEntry>,
+    /// The proxy its machines fetch their config through.
+    proxy: Option<ProxySettings>,
     /// How many hosts it shall have.
     replicas: Option<Sourced<u32>>,
 }
@@ -90,6 +92,7 @@ impl PoolSpec {
             node_labels,
             node_selector,
             node_taints,
+            proxy,
             replicas,
         } = self;
         Pool {
@@ -113,6 +116,7 @@ impl PoolSpec {
                 Some("stock") => FirstBootNetwork::Stock,
                 _ => FirstBootNetwork::Composed,
             },
+            proxy: proxy.map(ProxySettings::convert),
             within: None,
         }
     }

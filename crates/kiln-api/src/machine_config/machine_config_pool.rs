@@ -43,6 +43,7 @@ impl MachineConfigPoolSpec {
         Pool {
             ignition: annotated_ignition(&meta),
             first_boot_network: FirstBootNetwork::Composed,
+            proxy: None,
             meta,
             origin: PoolOrigin::MachineConfigPool,
             config_selector: selector(machine_config_selector, findings),

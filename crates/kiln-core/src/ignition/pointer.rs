@@ -39,6 +39,40 @@ impl std::fmt::Debug for Header {
     }
 }
 
+/// `ignition.proxy`, which came with spec 3.1.0.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PointerProxy {
+    /// For `http://`.
+    pub http: Option<String>,
+    /// For `https://`.
+    pub https: Option<String>,
+    /// What is reached without.
+    pub except: Vec<String>,
+}
+
+impl PointerProxy {
+    /// Reads `ignition.proxy` of a pointer; none when it names no proxy.
+    pub fn parse(proxy: &Value) -> Option<PointerProxy> {
+        let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let except = proxy["noProxy"].as_array().into_iter().flatten().filter_map(text).collect();
+        let proxy = PointerProxy { http: text(&proxy["httpProxy"]), https: text(&proxy["httpsProxy"]), except };
+        (proxy.http.is_some() || proxy.https.is_some()).then_some(proxy)
+    }
+
+    fn render(&self) -> Value {
+        let mut proxy = json!({});
+        for (key, value) in [("httpProxy", &self.http), ("httpsProxy", &self.https)] {
+            if let Some(value) = value {
+                proxy[key] = json!(value);
+            }
+        }
+        if !self.except.is_empty() {
+            proxy["noProxy"] = json!(self.except);
+        }
+        proxy
+    }
+}
+
 /// What the pointer has to say.
 #[derive(Debug, Clone)]
 pub struct PointerRequest {
@@ -52,6 +86,8 @@ pub struct PointerRequest {
     pub headers: Vec<Header>,
     /// `sha512-…` or `sha256-…` of the real config.
     pub verification: Option<String>,
+    /// The proxy the machine fetches through.
+    pub proxy: Option<PointerProxy>,
     /// The spec version to write: it must be one the machine's Ignition knows.
     pub version: SpecVersion,
 }
@@ -93,6 +129,10 @@ pub fn render_pointer(request: &PointerRequest) -> Result<String, Box<Diagnostic
         (Reference::Merge, _) => json!({ "merge": [resource] }),
         (Reference::Replace, _) => json!({ "replace": resource }),
     };
+    // An older Ignition has no word for it and would refuse the whole pointer.
+    if let Some(proxy) = request.proxy.as_ref().filter(|_| request.version >= SpecVersion::V3_1) {
+        ignition["proxy"] = proxy.render();
+    }
     Ok(format!("{:#}\n", Value::from_iter([("ignition", ignition)])))
 }
 
@@ -120,6 +160,7 @@ mod tests {
                 Header { name: "NodePool".into(), value: "clusters/pool".into() },
             ],
             verification: None,
+            proxy: None,
             version: SpecVersion::V3_2,
         }
     }
@@ -189,5 +230,24 @@ mod tests {
             let header = Header { name: name.into(), value: value.into() };
             assert_eq!(looks_secret(&header), secret, "{name}");
         }
+    }
+
+    #[test]
+    fn a_pointer_names_the_proxy_and_what_is_reached_without() {
+        let proxy = PointerProxy {
+            http: Some("http://proxy.lab:3128".into()),
+            https: None,
+            except: vec!["10.0.0.0/8".into(), ".lab".into()],
+        };
+        let with = |version| {
+            let request = PointerRequest { proxy: Some(proxy.clone()), headers: Vec::new(), version, ..request() };
+            let pointer: Value = serde_json::from_str(&render_pointer(&request).unwrap()).unwrap();
+            pointer["ignition"]["proxy"].clone()
+        };
+        let written = with(SpecVersion::V3_2);
+        assert_eq!(written, json!({"httpProxy": "http://proxy.lab:3128", "noProxy": ["10.0.0.0/8", ".lab"]}));
+        assert_eq!(PointerProxy::parse(&written), Some(proxy.clone()));
+        assert_eq!(with(SpecVersion::V3_0), Value::Null);
+        assert_eq!(PointerProxy::parse(&json!({"noProxy": ["a"]})), None);
     }
 }

@@ -113,6 +113,7 @@ fn a_declared_pool_takes_what_its_selector_chooses() {
         node_taints: Vec::new(),
         ignition: None,
         first_boot_network: Default::default(),
+        proxy: None,
         within: None,
     };
     let names = |chosen: Vec<&MachineConfig>| chosen.iter().map(|it| it.meta.id.name.clone()).collect::<Vec<_>>();

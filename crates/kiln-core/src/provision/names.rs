@@ -22,6 +22,11 @@ pub fn boot_token(host: &str) -> String {
     fitting(format!("boot-token-{host}"))
 }
 
+/// `boot-user-data-<host>`.
+pub fn boot_user_data(host: &str) -> String {
+    fitting(format!("boot-user-data-{host}"))
+}
+
 /// `token-<pool>-<hash>`.
 pub fn token(pool: &str, hash: &str) -> String {
     fitting(format!("token-{pool}-{hash}"))

@@ -28,6 +28,7 @@ use fleet::{SharedFleet, Target, View};
 use kubelet::{Dialled, Kubelet};
 
 use super::health::{self, StageFigures};
+use super::pools::Endpoint;
 
 mod cluster;
 pub mod connect;
@@ -61,6 +62,8 @@ pub struct Approver {
     pub figures: Arc<Figures>,
     /// What is counted about stages.
     pub stages: Arc<StageFigures>,
+    /// Where machines reach the hub; without, a host that is provisioned again needs a person.
+    pub endpoint: Option<Endpoint>,
 }
 
 impl Approver {
@@ -73,6 +76,7 @@ impl Approver {
             kubelet: Arc::new(Dialled::default()),
             figures: Arc::default(),
             stages: Arc::default(),
+            endpoint: None,
         }
     }
 }
@@ -104,7 +108,7 @@ pub async fn run(approver: Approver, mut stop: watch::Receiver<bool>) {
     };
     tokio::select! {
         () = fleet::observe(&approver.hub, &approver.fleet, &views) => {}
-        () = health::attend(&approver.hub, views.subscribe(), &approver.stages) => {}
+        () = health::attend(&approver.hub, views.subscribe(), &approver.stages, approver.endpoint.as_ref()) => {}
         () = supervise => {}
         _ = stop.wait_for(|stop| *stop) => {}
     }

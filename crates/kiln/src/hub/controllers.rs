@@ -182,7 +182,8 @@ pub async fn run_elected(
     let contender = Contender::new(client.clone(), &namespace, LEASE, identity, Terms::default());
     let lead = || async {
         let _reign = Reign::begin(&figures);
-        let certificates = approval::run(Approver::new(client.clone()), stop.clone());
+        let approver = Approver { endpoint: settings.endpoint.clone(), ..Approver::new(client.clone()) };
+        let certificates = approval::run(approver, stop.clone());
         let told = Arc::clone(&figures);
         let controllers = run_telling(client.clone(), Pace::default(), settings.clone(), stop.clone(), told);
         futures::future::join(controllers, certificates).await;

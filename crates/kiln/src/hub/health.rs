@@ -1,8 +1,7 @@
 //! Health of hosts: the condition `Healthy`, repairs that are wanted, and figures for each stage.
 //!
-//! Decisions are `kiln_core::health`'s. What is wanted stands in `status.provision.wanted` for whoever can do it: a power
-//! cycle for the controller of the BMC, a new generation for whoever composes images. A host's old token is revoked first,
-//! so that the machine as it was cannot go on.
+//! Decisions are `kiln_core::health`'s. What was done stands in `status.provision.wanted` and in the timeline; how it is
+//! done is [`repair`]'s.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -10,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use kiln_core::health::{Attempts, Health, HealthPolicy, Remedy, judge_health, parse_duration};
-use kiln_core::timeline::{Moment, Stage};
+use kiln_core::health::{Attempts, Health, HealthPolicy, judge_health, parse_budget, parse_duration, take_turns};
+use kiln_core::timeline::{Entry, Moment, Stage};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::{Client, Error};
 use serde_json::{Value, json};
@@ -21,11 +20,15 @@ use super::approval::fleet::{Member, Place, View};
 use super::controllers::cache::MANAGER;
 use super::controllers::kinds::HOST;
 use super::mirror::{Condition, DRIVEN, Truth, render_conditions};
-use super::pools::release::revoke;
-use super::timeline::{now, parse_time, render_time};
+use super::pools::Endpoint;
+use super::timeline::{now, parse_time, read_timeline, render_time, render_timeline};
+
+pub mod repair;
 
 /// How often hosts are looked at without a change: stages take minutes.
 const TICK: Duration = Duration::from_secs(20);
+/// Who repairs.
+const WITNESS: &str = "health of hosts";
 /// How many requests are under way at most.
 const CONCURRENCY: usize = 16;
 /// Bounds of how long a stage took, in seconds.
@@ -144,22 +147,51 @@ pub fn health_of(member: &Member, now: Moment) -> Health {
     judge_health(&member.host.timeline, &read_policy(&member.health), attempts, &waited_for, now)
 }
 
+/// How every host is now, with no more of a pool repaired at once than it allows.
+fn judge(view: &View, now: Moment) -> Vec<(&Member, Health)> {
+    let mut members: Vec<&Member> = view.members().collect();
+    // The order decides whose turn it is.
+    members.sort_by(|left, right| left.host.place.cmp(&right.host.place));
+    let mut pools: BTreeMap<(&str, Option<&String>), Vec<&Member>> = BTreeMap::new();
+    for member in members {
+        pools.entry((member.host.place.0.as_str(), member.host.pool.as_ref())).or_default().push(member);
+    }
+    let mut looked = Vec::new();
+    for members in pools.into_values() {
+        let mut hosts: Vec<(Health, bool)> =
+            members.iter().map(|member| (health_of(member, now), !member.host.wanted.is_null())).collect();
+        let budget = members.first().and_then(|member| member.budget.as_deref());
+        take_turns(&mut hosts, parse_budget(budget, members.len()));
+        looked.extend(members.into_iter().zip(hosts.into_iter().map(|(health, _)| health)));
+    }
+    looked
+}
+
 /// The condition of a host.
-pub fn condition(health: &Health) -> Condition {
+pub fn condition(health: &Health, member: &Member) -> Condition {
     let truth = match health {
         Health::Healthy => Truth::True,
         Health::Waiting { .. } => Truth::Unknown,
-        Health::Late { .. } | Health::Repair { .. } | Health::GaveUp { .. } => Truth::False,
+        Health::Late { .. } | Health::Repair { .. } | Health::Queued { .. } | Health::GaveUp { .. } => Truth::False,
     };
     let until = match health {
         Health::Waiting { until: Some(until), .. } => format!(" until {}", render_time(*until)),
         _ => String::new(),
     };
-    Condition::new("Healthy", truth, health.reason(), format!("{health}{until}"))
+    let advice = match health {
+        Health::Healthy => None,
+        _ => repair::advice(&member.host).map(|advice| format!("; {advice}")),
+    };
+    Condition::new("Healthy", truth, health.reason(), format!("{health}{until}{}", advice.unwrap_or_default()))
 }
 
 /// Looks after the hosts of each view. Never ends while there are views.
-pub async fn attend(hub: &Client, mut views: watch::Receiver<Arc<View>>, figures: &StageFigures) {
+pub async fn attend(
+    hub: &Client,
+    mut views: watch::Receiver<Arc<View>>,
+    figures: &StageFigures,
+    endpoint: Option<&Endpoint>,
+) {
     use futures::StreamExt;
     let mut tick = tokio::time::interval(TICK);
     loop {
@@ -168,13 +200,11 @@ pub async fn attend(hub: &Client, mut views: watch::Receiver<Arc<View>>, figures
             _ = tick.tick() => {}
         }
         let view = Arc::clone(&views.borrow_and_update());
-        let present = now();
-        let looked: Vec<(&Member, Health)> =
-            view.members().map(|member| (member, health_of(member, present))).collect();
+        let looked = judge(&view, now());
         figures.look(&looked);
         let due = looked.iter().filter(|(member, health)| must_write(member, health));
         // Made one by one: ten thousand that wait for their turn would hold a request each.
-        let mut writes = Due { hub, figures, due };
+        let mut writes = Due { attendant: Attendant { hub, figures, endpoint }, due };
         let all = futures::stream::iter(std::iter::from_fn(move || writes.next()));
         all.buffer_unordered(CONCURRENCY).collect::<()>().await;
         // Stages take minutes: a burst of changes is looked at once.
@@ -184,20 +214,27 @@ pub async fn attend(hub: &Client, mut views: watch::Receiver<Arc<View>>, figures
 
 /// The writes that are still to be begun.
 struct Due<'a, I> {
+    attendant: Attendant<'a>,
+    due: I,
+}
+
+/// What a write needs.
+#[derive(Clone, Copy)]
+struct Attendant<'a> {
     hub: &'a Client,
     figures: &'a StageFigures,
-    due: I,
+    endpoint: Option<&'a Endpoint>,
 }
 
 impl<'a, I: Iterator<Item = &'a (&'a Member, Health)>> Due<'a, I> {
     fn next(&mut self) -> Option<BoxFuture<'a, ()>> {
         let (member, health) = self.due.next()?;
-        Some(Box::pin(write(self.hub, member, health, self.figures)))
+        Some(Box::pin(write(self.attendant, member, health)))
     }
 }
 
 fn must_write(member: &Member, health: &Health) -> bool {
-    let wished = condition(health);
+    let wished = condition(health, member);
     let stands = member.host.healthy.as_ref();
     // Of a host that nobody has switched on there is nothing to say.
     if stands.is_none() && matches!(health, Health::Waiting { until: None, .. }) {
@@ -208,13 +245,13 @@ fn must_write(member: &Member, health: &Health) -> bool {
             == (wished.truth.name(), wished.reason, wished.message.as_str())
     });
     let done = *health == Health::Healthy && !member.host.wanted.is_null();
-    !same || done || matches!(health, Health::Repair { .. })
+    !same || done || matches!(health, Health::Repair { .. }) || repair::is_under_way(&member.host)
 }
 
-/// Writes condition and wish with the revision they were decided for. What fails is decided again at the next look.
-async fn write(hub: &Client, member: &Member, health: &Health, figures: &StageFigures) {
+/// Does what is to be done and writes it with the revision it was decided for. What fails is decided again at the next look.
+async fn write(attendant: Attendant<'_>, member: &Member, health: &Health) {
     let (namespace, name) = &member.host.place;
-    if let Err(error) = try_write(hub, member, health, figures).await {
+    if let Err(error) = try_write(attendant, member, health).await {
         let outdated = matches!(&error, Error::Api(status) if [404, 409].contains(&status.code));
         if !outdated {
             tracing::warn!(host = %format!("{namespace}/{name}"), %error, "its health was not written; it is tried again");
@@ -222,7 +259,8 @@ async fn write(hub: &Client, member: &Member, health: &Health, figures: &StageFi
     }
 }
 
-async fn try_write(hub: &Client, member: &Member, health: &Health, figures: &StageFigures) -> Result<(), Error> {
+async fn try_write(attendant: Attendant<'_>, member: &Member, health: &Health) -> Result<(), Error> {
+    let Attendant { hub, figures, endpoint } = attendant;
     let (namespace, name) = &member.host.place;
     let hosts: Api<DynamicObject> = Api::namespaced_with(hub.clone(), namespace, &HOST.resource());
     let object = hosts.get(name).await?;
@@ -232,23 +270,29 @@ async fn try_write(hub: &Client, member: &Member, health: &Health, figures: &Sta
         return Ok(());
     }
     let extra = json!({"observedGeneration": object.metadata.generation});
-    let mut patch =
-        json!({"conditions": render_conditions(&status["conditions"], &[condition(health)], now(), &extra)});
+    let conditions = render_conditions(&status["conditions"], &[condition(health, member)], now(), &extra);
+    let mut patch = json!({"conditions": conditions});
     match health {
-        Health::Healthy if !member.host.wanted.is_null() => patch["provision"] = json!({"wanted": null}),
-        Health::Repair { stage, remedy, attempt } => {
-            let action = match remedy {
-                Remedy::Repower => "PowerCycle",
-                _ => "Reprovision",
-            };
-            if *remedy == Remedy::Reprovision {
-                revoke(hub, namespace, name, now()).await?;
-            }
-            patch["provision"] = json!({"wanted": {"action": action, "attempt": attempt, "since": render_time(now()),
-                "stage": stage.name()}});
-            tracing::info!(host = %format!("{namespace}/{name}"), action, attempt, "{health}");
+        Health::Healthy if !member.host.wanted.is_null() => {
+            repair::clean_up(hub, &member.host).await?;
+            patch["provision"] = json!({"wanted": null});
         }
-        _ => {}
+        Health::Repair { stage, remedy, attempt } => {
+            let done = repair::execute(hub, endpoint, &member.host, *remedy).await?;
+            let cause = format!("{health}: {}", done.words);
+            let mut timeline = read_timeline(status);
+            timeline.merge(Entry::failed(*stage, now(), WITNESS, cause));
+            patch["timeline"] = render_timeline(&timeline);
+            let mut wanted = json!({"attempt": attempt, "since": render_time(now()), "stage": stage.name()});
+            done.write(&mut wanted);
+            patch["provision"] = json!({"wanted": wanted});
+            tracing::info!(host = %format!("{namespace}/{name}"), attempt, "{health}: {}", done.words);
+        }
+        _ => {
+            if let Some(state) = repair::follow_up(hub, &member.host, now()).await? {
+                patch["provision"] = json!({"wanted": {"reboot": state}});
+            }
+        }
     }
     let patch = json!({"metadata": {"resourceVersion": object.metadata.resource_version}, "status": patch});
     hosts.patch_status(name, &parameters(), &Patch::Merge(patch)).await?;
@@ -258,12 +302,14 @@ async fn try_write(hub: &Client, member: &Member, health: &Health, figures: &Sta
     Ok(())
 }
 
-fn parameters() -> PatchParams {
+pub(super) fn parameters() -> PatchParams {
     PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() }
 }
 
 #[cfg(test)]
 mod tests {
+    use kiln_core::health::Remedy;
+
     use super::super::approval::fleet::Fleet;
     use super::*;
 
@@ -294,7 +340,7 @@ mod tests {
             &json!({"stages": {"RealRoot": "1s", "ClientCSR": "59s"}, "repair": {"policy": "Reprovision"}}),
         );
         let then = |seconds: i64| Moment(parse_time("2026-01-01T00:00:00Z").unwrap().0 + seconds);
-        let waits = condition(&health_of(&host, then(59)));
+        let waits = condition(&health_of(&host, then(59)), &host);
         assert_eq!(
             (waits.truth, waits.message.as_str()),
             (Truth::Unknown, "waits for ClientCSR and has time until 2026-01-01T00:01:00Z")

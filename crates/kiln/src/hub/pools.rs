@@ -22,15 +22,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use kiln_core::diagnostic::ObjectId;
+use kiln_core::ignition::pointer::PointerProxy;
 use kiln_core::provision::{FetchedBase, Provision, Stored};
 use kiln_core::timeline::Moment;
 use kube::Client;
+use kube::api::{Api, DynamicObject, ListParams};
 use tokio::sync::Notify;
 
 use super::approval::connect::{BySecret, Connect};
-use super::controllers::Shared;
+use super::boot_secrets::decode_text;
 use super::controllers::cache::Change;
 use super::controllers::execute::execute_objects;
+use super::controllers::{Shared, kinds};
 use held::Held;
 use plan::{Planned, Situation, plan_secrets};
 use release::Release;
@@ -57,6 +60,15 @@ pub const PAYLOAD_ANNOTATION: &str = "kiln.dev/payload";
 const QUIET: Duration = Duration::from_millis(50);
 /// The longest wait before something that failed is tried again.
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
+
+/// What is hashed for a token, by namespace and name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hashed {
+    /// A Secret with registries' credentials.
+    PullSecret((String, String)),
+    /// A ConfigMap with authorities.
+    TrustBundle((String, String)),
+}
 
 /// Where nodes reach this hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,8 +136,8 @@ struct DeskState {
     /// None until the first look.
     provision: Option<Arc<Provision>>,
     bases: Arc<BTreeMap<ObjectId, FetchedBase>>,
-    /// Hashes of pull secrets, by namespace and name.
-    pull_secrets: BTreeMap<(String, String), String>,
+    /// Hashes of pull secrets and additional authorities.
+    hashes: BTreeMap<Hashed, String>,
     /// Why hosts that go are still there, by namespace and name.
     problems: BTreeMap<(String, String), String>,
     held: Held,
@@ -262,12 +274,25 @@ fn plan(shared: &Shared, settings: &Settings) -> Option<Planned> {
         provision: &provision,
         held: &desk.held,
         cache: &state.cache,
-        pull_secrets: &desk.pull_secrets,
+        hashes: &desk.hashes,
         endpoint: settings.endpoint.as_ref(),
         problems: &desk.problems,
         now: (settings.clock)(),
     };
     Some(plan_secrets(&situation, &*settings.token))
+}
+
+/// The proxy that machines of a pool fetch through, as the pool's own pointer has it.
+pub async fn fetch_proxy(client: &Client, namespace: &str, pool: &str) -> Result<Option<PointerProxy>, kube::Error> {
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kinds::SECRET.resource());
+    let options = ListParams::default().labels(&format!("{LABEL}=user-data,{POOL_LABEL}={}", label(pool)));
+    let pointers = api.list(&options).await?.items;
+    let proxies = pointers.iter().filter_map(|secret| {
+        let pointer = decode_text(&secret.data["data"], "value")?;
+        let pointer: serde_json::Value = serde_json::from_str(&pointer).ok()?;
+        PointerProxy::parse(&pointer["ignition"]["proxy"])
+    });
+    Ok(proxies.into_iter().next())
 }
 
 /// Pools that another controller drives: on a cluster where the upstream operators run, they are theirs.

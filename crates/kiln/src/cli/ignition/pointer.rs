@@ -27,6 +27,7 @@ pub fn run(args: &super::PointerArgs) -> Result<Outcome, Failure> {
         authorities: args.ca.as_deref().map(read_bytes).transpose()?,
         headers,
         verification: args.verification.clone(),
+        proxy: None,
         version,
     };
     let mut sources = SourceMap::default();

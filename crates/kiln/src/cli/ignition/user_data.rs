@@ -12,7 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kiln_core::boot_token::BootToken;
 use kiln_core::diagnostic::{Diagnostic, Severity};
-use kiln_core::ignition::pointer::{Header, PointerRequest, Reference, render_pointer};
+use kiln_core::ignition::pointer::{Header, PointerProxy, PointerRequest, Reference, render_pointer};
 use kiln_core::provision::names;
 use kiln_core::source::SourceMap;
 use kiln_core::user_data::{Machines, Platform, check_size, names_from, render_create};
@@ -23,11 +23,12 @@ use super::read::read_bytes;
 use crate::cli::check::ReportFormat;
 use crate::cli::image::output_file::{Existing, OutputFile, Readers};
 use crate::cli::output::{self, Failure, complain};
-use crate::cli::status::connection::Address;
+use crate::cli::status::connection::{Address, unanswered};
 use crate::cli::token::issue::issue;
 use crate::cli::token::stored::{NamedHost, choose_host, fetch_secrets, secrets};
 use crate::cli::{Outcome, report};
 use crate::hub::boot_secrets::decode_text;
+use crate::hub::pools::fetch_proxy;
 use crate::hub::pools::held::annotation;
 use crate::hub::timeline::now;
 
@@ -110,7 +111,12 @@ async fn of_hosts(
         let existing = if args.force { Existing::Replace } else { Existing::Keep };
         let file = path.as_deref().map(|path| OutputFile::create(path, existing, Readers::Owner)).transpose()?;
         // Its size does not depend on which token it is.
-        let trial = pointer(args, &endpoint, authorities.clone(), host, &BootToken::of_random([0; 32]));
+        let proxy = match &host.pool {
+            Some(pool) => fetch_proxy(client, &host.namespace, pool).await.map_err(unanswered)?,
+            None => None,
+        };
+        let pointer = |token: &BootToken| pointer(args, &endpoint, authorities.clone(), host, proxy.clone(), token);
+        let trial = pointer(&BootToken::of_random([0; 32]));
         match trial {
             Err(refusal) => {
                 report::print(&SourceMap::default(), &[*refusal], ReportFormat::Human)?;
@@ -120,8 +126,7 @@ async fn of_hosts(
             Ok(_) => {}
         }
         let token = issue(client, host, now()).await?;
-        let text =
-            pointer(args, &endpoint, authorities.clone(), host, &token).map_err(|refusal| anyhow!(refusal.message))?;
+        let text = pointer(&token).map_err(|refusal| anyhow!(refusal.message))?;
         match (file, path) {
             (Some(file), Some(path)) => {
                 file.file().write_all(text.as_bytes())?;
@@ -139,6 +144,7 @@ fn pointer(
     endpoint: &str,
     authorities: Option<Vec<u8>>,
     host: &NamedHost,
+    proxy: Option<PointerProxy>,
     token: &BootToken,
 ) -> Result<String, Box<Diagnostic>> {
     let header = |name: &str, value: String| Header { name: name.into(), value };
@@ -152,6 +158,7 @@ fn pointer(
         authorities,
         headers,
         verification: None,
+        proxy,
         version: args.spec.parse().unwrap_or(kiln_core::ignition::SpecVersion::V3_2),
     })
 }

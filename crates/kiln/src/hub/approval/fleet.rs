@@ -100,6 +100,8 @@ pub struct PoolRecord {
     pub taints: Vec<Value>,
     /// Its health policy, as written.
     pub health: Value,
+    /// How many of its hosts may be changed at once, as written.
+    pub budget: Option<String>,
 }
 
 /// A host with what its pool adds.
@@ -115,6 +117,8 @@ pub struct Member {
     pub taints: Vec<Value>,
     /// The pool's health policy.
     pub health: Value,
+    /// How many hosts of the pool may be changed at once, as written.
+    pub budget: Option<String>,
 }
 
 /// All hosts at one moment.
@@ -250,6 +254,11 @@ pub fn read_pool(object: &Value) -> PoolRecord {
         labels: read_labels(&spec["nodeLabels"]),
         taints: taints.into_iter().flatten().filter_map(read_taint).collect(),
         health,
+        budget: match &spec["maxUnavailable"] {
+            Value::String(budget) => Some(budget.clone()),
+            Value::Number(budget) => Some(budget.to_string()),
+            _ => None,
+        },
     }
 }
 
@@ -390,6 +399,7 @@ impl Fleet {
             labels,
             taints: taints.cloned().unwrap_or_default(),
             health: health.cloned().unwrap_or_default(),
+            budget: pools.iter().find_map(|(pool, _)| pool.budget.clone()),
             host,
         };
         (member, target)

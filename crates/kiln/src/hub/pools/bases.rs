@@ -1,5 +1,5 @@
 //! Base configs of pools: whole Ignition configs from Secrets and ConfigMaps, and from the machine-config-servers of existing
-//! clusters. Also the hashes of pull secrets, which HyperShift's token carries.
+//! clusters. Also the hashes of pull secrets and additional authorities, which HyperShift's token carries.
 //!
 //! An object is read again when its revision changes; a server is asked again every [`AGAIN`], with the ETag it gave.
 //! Whatever fails is told, and what was fetched before stays: a pool keeps its last good payload.
@@ -14,7 +14,7 @@ use axum::http::{Request, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kiln_core::diagnostic::ObjectId;
-use kiln_core::payload::digest::hash_bytes;
+use kiln_core::payload::digest::{hash_bytes, hash_simple};
 use kiln_core::provision::FetchedBase;
 use kiln_core::world::IgnitionSource;
 use kube::api::{Api, DynamicObject};
@@ -23,7 +23,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
 
-use super::Settings;
+use super::{Hashed, Settings};
 use crate::hub::controllers::Shared;
 use crate::hub::controllers::cache::Change;
 use crate::hub::controllers::kinds;
@@ -82,7 +82,7 @@ pub(super) async fn keep(client: Client, shared: Arc<Shared>, settings: Settings
             }
         }
         changed |= forget_others(&shared, &wanted);
-        fetch_pull_secrets(&client, &shared).await;
+        fetch_hashes(&client, &shared).await;
         if changed {
             shared.look_again(Change::World);
         }
@@ -269,18 +269,32 @@ async fn fetch_upstream(url: &str, authorities: Option<&[u8]>, etag: Option<&str
 }
 
 /// Reads pull secrets that are not known yet. HyperShift freezes their hash when the token is made, and so does Kiln.
-async fn fetch_pull_secrets(client: &Client, shared: &Shared) {
-    let wanted: Vec<(String, String)> = {
+async fn fetch_hashes(client: &Client, shared: &Shared) {
+    let wanted: Vec<Hashed> = {
         let desk = shared.desk.lock();
         let Some(provision) = &desk.provision else { return };
-        let named = provision.pools.iter().filter_map(|pool| Some((pool.namespace.clone(), pool.pull_secret.clone()?)));
-        named.filter(|place| !desk.pull_secrets.contains_key(place)).collect()
+        let named = provision.pools.iter().flat_map(|pool| {
+            let place = |name: &String| (pool.namespace.clone(), name.clone());
+            let pull_secret = pool.pull_secret.as_ref().map(|name| Hashed::PullSecret(place(name)));
+            pull_secret.into_iter().chain(pool.trust_bundle.as_ref().map(|name| Hashed::TrustBundle(place(name))))
+        });
+        named.filter(|hashed| !desk.hashes.contains_key(hashed)).collect()
     };
-    for (namespace, name) in wanted {
-        let Ok(secret) = read_object(client, "Secret", &namespace, &name).await else { continue };
-        let contents = secret["data"][".dockerconfigjson"].as_str().and_then(|text| STANDARD.decode(text).ok());
-        let Some(contents) = contents else { continue };
-        shared.desk.lock().pull_secrets.insert((namespace, name), hash_bytes(&contents));
+    for hashed in wanted {
+        let hash = match &hashed {
+            Hashed::PullSecret((namespace, name)) => read_object(client, "Secret", namespace, name)
+                .await
+                .ok()
+                .and_then(|secret| STANDARD.decode(secret["data"][".dockerconfigjson"].as_str()?).ok())
+                .map(|contents| hash_bytes(&contents)),
+            Hashed::TrustBundle((namespace, name)) => read_object(client, "ConfigMap", namespace, name)
+                .await
+                .ok()
+                .map(|map| hash_simple(map["data"]["ca-bundle.crt"].as_str().unwrap_or_default())),
+        };
+        if let Some(hash) = hash {
+            shared.desk.lock().hashes.insert(hashed, hash);
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use kube::api::{Api, DynamicObject};
 use kube::runtime::watcher::{self, Event};
 use serde_json::Value;
 
+use super::render::CONFIGURATION_HASH;
 use super::{HOST_LABEL, LABEL, PAYLOAD_ANNOTATION, POOL_LABEL};
 use crate::hub::boot_secrets::BOOT_TOKEN;
 use crate::hub::controllers::Shared;
@@ -95,6 +96,8 @@ pub struct PoolToken {
     pub payload: String,
     /// Whether a machine has fetched with it.
     pub reached: bool,
+    /// The hash of its cluster's configuration.
+    pub configuration_hash: String,
 }
 
 impl fmt::Debug for PoolToken {
@@ -199,6 +202,7 @@ fn pool_token(object: &Value) -> PoolToken {
         },
         payload: annotations[PAYLOAD_ANNOTATION].as_str().unwrap_or_default().to_owned(),
         reached: annotations[annotation::REACHED] == "True",
+        configuration_hash: decode(&object["data"][CONFIGURATION_HASH]),
     }
 }
 

@@ -12,18 +12,18 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use kiln_core::diagnostic::ObjectId;
-use kiln_core::payload::digest::sha256_hex;
+use kiln_core::payload::digest::{hash_simple, sha256_hex};
 use kiln_core::pool_token::{Current, Expiry, Outdated, judge_current, judge_outdated};
 use kiln_core::provision::{HostProvision, NoConfig, PoolConfig, PoolProvision, Provision, names};
 use kiln_core::timeline::Moment;
 use serde_json::{Value, json};
 
-use super::Endpoint;
 use super::held::{Held, HeldSecret, PoolToken, What, annotation};
 use super::release::Release;
 use super::render::{self, Owner, label};
 use super::report::{ConfigReport, PoolReport, PoolReports};
 use super::service::Service;
+use super::{Endpoint, Hashed};
 use crate::hub::controllers::cache::Cache;
 use crate::hub::controllers::kinds;
 use crate::hub::controllers::plan_objects::{Action, ObjectChange};
@@ -37,8 +37,8 @@ pub struct Situation<'a> {
     pub held: &'a Held,
     /// What exists: owners.
     pub cache: &'a Cache,
-    /// Hashes of pull secrets, by namespace and name.
-    pub pull_secrets: &'a BTreeMap<(String, String), String>,
+    /// Hashes of pull secrets and additional authorities.
+    pub hashes: &'a BTreeMap<Hashed, String>,
     /// Where nodes reach this hub.
     pub endpoint: Option<&'a Endpoint>,
     /// Why hosts that go are still there, by namespace and name.
@@ -229,6 +229,12 @@ impl<'a> Work<'a> {
                 patch["metadata"]["annotations"][annotation::GENERATED] = json!(render_time(self.situation.now));
             }
         }
+        // Of all inputs this one follows its cluster, as upstream has it.
+        if held.configuration_hash != pool.configuration_hash {
+            use base64::Engine;
+            let hash = base64::engine::general_purpose::STANDARD.encode(&pool.configuration_hash);
+            patch["data"][render::CONFIGURATION_HASH] = json!(hash);
+        }
         if held.record.expires != Expiry::Open {
             patch["metadata"]["annotations"][annotation::EXPIRES] = Value::Null;
         }
@@ -248,9 +254,17 @@ impl<'a> Work<'a> {
             self.planned.look_again = true;
             return;
         }
-        let pull_secret = pool.pull_secret.as_ref().map(|name| (pool.namespace.clone(), name.clone()));
-        let hash = pull_secret.and_then(|place| self.situation.pull_secrets.get(&place));
-        let object = render::pool_token(pool, config, &owner, &token(), hash.map(String::as_str), self.situation.now);
+        let known = |hashed: Hashed| self.situation.hashes.get(&hashed).map(String::as_str);
+        let place = |name: &String| (pool.namespace.clone(), name.clone());
+        let nothing = hash_simple("");
+        let hashes = render::Hashes {
+            pull_secret: pool.pull_secret.as_ref().and_then(|name| known(Hashed::PullSecret(place(name)))),
+            trust_bundle: match &pool.trust_bundle {
+                None => Some(&nothing),
+                Some(name) => known(Hashed::TrustBundle(place(name))),
+            },
+        };
+        let object = render::pool_token(pool, config, &owner, &token(), hashes, self.situation.now);
         self.change(&pool.namespace, &names::token(&pool.name, &config.hash), Action::Create(object));
     }
 

@@ -84,13 +84,25 @@ pub fn overlay(host: &HostProvision, overlay: &Overlay, owner: &Owner) -> Value 
     })
 }
 
+/// The key of a token Secret with the hash of its cluster's configuration.
+pub const CONFIGURATION_HASH: &str = "hc-configuration-hash";
+
+/// HyperShift's hashes of what else a token's config was made from; none where it is not known yet.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Hashes<'a> {
+    /// Of the pull secret.
+    pub pull_secret: Option<&'a str>,
+    /// Of the additional authorities.
+    pub trust_bundle: Option<&'a str>,
+}
+
 /// A pool's token, in HyperShift's form.
 pub fn pool_token(
     pool: &PoolProvision,
     config: &PoolConfig,
     owner: &Owner,
     token: &str,
-    pull_secret_hash: Option<&str>,
+    hashes: Hashes<'_>,
     now: Moment,
 ) -> Value {
     let mut annotations = Map::new();
@@ -106,6 +118,10 @@ pub fn pool_token(
         "config": encode(STANDARD.encode(pack(&pool.manifests))),
         "reason": encode("AsExpected"),
         "message": encode(message(&config.notes)),
+        CONFIGURATION_HASH: encode(&pool.configuration_hash),
+        // There is no cloud here, and no stream was chosen: upstream writes nothing into these then.
+        "cloud-config-hash": "",
+        "os-stream": "",
     });
     if let Some(image) = &pool.release_image {
         data["release"] = encode(image);
@@ -113,8 +129,11 @@ pub fn pool_token(
     if let Some(version) = &pool.release_version {
         data["release-version"] = encode(version);
     }
-    if let Some(hash) = pull_secret_hash {
-        data["pull-secret-hash"] = encode(hash);
+    for (key, hash) in [("pull-secret-hash", hashes.pull_secret), ("additional-trust-bundle-hash", hashes.trust_bundle)]
+    {
+        if let Some(hash) = hash {
+            data[key] = encode(hash);
+        }
     }
     if let Some(packed) = config.packed.as_ref().filter(|_| pool.upgrade_type.as_deref() == Some("InPlace")) {
         let payload = STANDARD.encode(packed);
@@ -156,6 +175,7 @@ pub fn pool_pointer(pool: &PoolProvision, config: &PoolConfig, endpoint: &Endpoi
             header("TargetConfigVersionHash", config.hash.clone()),
         ],
         verification: None,
+        proxy: pool.proxy.clone(),
         version: SpecVersion::V3_2,
     };
     render_pointer(&request).ok()

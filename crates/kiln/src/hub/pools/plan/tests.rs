@@ -65,7 +65,7 @@ impl Site {
             provision: &self.provision,
             held: &self.held,
             cache: &self.cache,
-            pull_secrets: &BTreeMap::new(),
+            hashes: &BTreeMap::new(),
             problems: &BTreeMap::new(),
             endpoint: Some(&endpoint),
             now: Moment(self.now),
@@ -206,6 +206,10 @@ fn a_pool_gets_payload_overlays_token_and_user_data() {
     assert_eq!(annotations[annotation::GENERATED], "2026-01-01T00:00:00Z");
     assert_eq!(annotations[PAYLOAD_ANNOTATION], payload["metadata"]["name"]);
     assert_eq!((Site::data(token, "reason").as_str(), Site::data(token, "message").as_str()), ("AsExpected", ""));
+    // Of nothing, as upstream hashes it: FNV-1a of no bytes, and of the text `null`.
+    assert_eq!(Site::data(token, "additional-trust-bundle-hash"), "811c9dc5");
+    assert_eq!(Site::data(token, "hc-configuration-hash"), "77074ba4");
+    assert_eq!((&token["data"]["cloud-config-hash"], &token["data"]["os-stream"]), (&json!(""), &json!("")));
     let [user_data] = site.of("user-data")[..] else { panic!() };
     assert_eq!(Site::data(user_data, "disableTemplating"), STANDARD.encode("true"));
     let pointer: Value = serde_json::from_str(&Site::data(user_data, "value")).unwrap();
