@@ -208,8 +208,7 @@ async fn work(client: Client, shared: &Shared, settings: &Settings) {
         tokio::time::sleep(QUIET).await;
         let began = Instant::now();
         let Some(Planned { changes, releases, reports, next, look_again }) = plan(shared, settings) else { continue };
-        // However fast things change, most of the time is left to others.
-        tokio::time::sleep(began.elapsed() * 4).await;
+        let took = began.elapsed();
         shared.tell_reports(reports);
         if look_again {
             shared.look_again(Change::World);
@@ -231,6 +230,8 @@ async fn work(client: Client, shared: &Shared, settings: &Settings) {
             failures = 0;
         }
         wait = wait.max(QUIET);
+        // However fast things change, most of the time is left to others.
+        tokio::time::sleep(took * 4).await;
     }
 }
 

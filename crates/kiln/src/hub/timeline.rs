@@ -18,7 +18,9 @@ const TRIES: u32 = 8;
 /// A host that its pool let go begins anew.
 pub fn read_timeline(status: &Value) -> Timeline {
     let timeline = Timeline::of(status["timeline"].as_array().into_iter().flatten().filter_map(read_entry));
-    timeline.begun_anew(status["provision"]["released"].as_str().and_then(parse_time))
+    // Times are whole seconds: what happened in the second it was let go happened before.
+    let released = status["provision"]["released"].as_str().and_then(parse_time);
+    timeline.begun_anew(released.map(|released| Moment(released.0.saturating_add(1))))
 }
 
 fn read_entry(entry: &Value) -> Option<Entry> {

@@ -150,8 +150,7 @@ pub async fn follow_up(hub: &Client, host: &HostRecord, now: Moment) -> Result<O
     let Some(machine) = machines.get_opt(name).await? else { return Ok(Some(Reboot::NoBareMetalHost.name())) };
     let state = judge_reboot(&machine.data["status"], host.wanted["since"].as_str().and_then(parse_time), now);
     if let Some(state) = state {
-        let patch = json!({"metadata": {"annotations": {REBOOT: null}}});
-        machines.patch(name, &parameters(), &Patch::Merge(patch)).await?;
+        machines.patch(name, &parameters(), &Patch::Merge(let_on())).await?;
         return Ok(Some(state.name()));
     }
     Ok(None)
@@ -240,13 +239,25 @@ async fn put(
     api.create(&PostParams::default(), &object).await.map(drop)
 }
 
-/// A host that is well needs no pointer any more.
+/// A host that is well, or out of service, needs no pointer any more, and nothing keeps its machine off.
 pub async fn clean_up(hub: &Client, host: &HostRecord) -> Result<(), Error> {
+    if let Some(machines) = machines(hub, &host.place.0).filter(|_| is_under_way(host)) {
+        gone(machines.patch(&host.place.1, &parameters(), &Patch::Merge(let_on())).await.map(drop))?;
+    }
     let Some(secret) = host.wanted["userData"].as_str() else { return Ok(()) };
     let api: Api<DynamicObject> = Api::namespaced_with(hub.clone(), &host.place.0, &SECRET.resource());
-    match api.delete(secret, &DeleteParams::default()).await {
+    gone(api.delete(secret, &DeleteParams::default()).await.map(drop))
+}
+
+fn let_on() -> Value {
+    json!({"metadata": {"annotations": {REBOOT: null}}})
+}
+
+/// What is gone already need not be changed.
+fn gone(result: Result<(), Error>) -> Result<(), Error> {
+    match result {
         Err(Error::Api(status)) if status.code == 404 => Ok(()),
-        other => other.map(drop),
+        other => other,
     }
 }
 

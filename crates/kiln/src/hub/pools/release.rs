@@ -18,9 +18,10 @@ use kube::{Client, Error};
 use serde_json::{Value, json};
 
 use crate::hub::approval::connect::Connect;
-use crate::hub::approval::fleet::{Fleet, Target};
+use crate::hub::approval::fleet::{Fleet, Target, read_host};
 use crate::hub::controllers::cache::MANAGER;
 use crate::hub::controllers::kinds::{HOST, NODE, NODE_POOL, POOL, SECRET, Watched};
+use crate::hub::health::repair::clean_up;
 use crate::hub::timeline::{parse_time, record_with, render_time};
 
 /// How long a cluster may take for all of it.
@@ -53,7 +54,10 @@ pub struct Release {
 pub async fn execute(hub: &Client, clusters: &dyn Connect, release: &Release, now: Moment) -> Result<(), String> {
     let of_hub = |error: Error| format!("the hub's API: {error}");
     revoke(hub, &release.namespace, &release.host, now).await.map_err(of_hub)?;
-    if let Some(target) = target(hub, release).await.map_err(of_hub)? {
+    let declared = api(hub, &HOST, &release.namespace).get_opt(&release.host).await.map_err(of_hub)?;
+    let declared = serde_json::to_value(declared).unwrap_or_default();
+    clean_up(hub, &read_host(&declared)).await.map_err(of_hub)?;
+    if let Some(target) = target(hub, release, &declared).await.map_err(of_hub)? {
         let node = remove_node(clusters, &target, &release.node);
         let ended = tokio::time::timeout(PATIENCE, node).await;
         ended.unwrap_or_else(|_| Err("it does not answer".into())).map_err(|why| format!("cluster {target}: {why}"))?;
@@ -97,8 +101,7 @@ pub async fn revoke(hub: &Client, namespace: &str, host: &str, now: Moment) -> R
 }
 
 /// The cluster the host joined, if the hub knows one.
-async fn target(hub: &Client, release: &Release) -> Result<Option<Target>, Error> {
-    let Some(host) = api(hub, &HOST, &release.namespace).get_opt(&release.host).await? else { return Ok(None) };
+async fn target(hub: &Client, release: &Release, host: &Value) -> Result<Option<Target>, Error> {
     let mut fleet = Fleet::default();
     for kind in [&POOL, &NODE_POOL] {
         // A Pool of a MachineConfigPool is in `default`, wherever its hosts are.
@@ -112,7 +115,7 @@ async fn target(hub: &Client, release: &Release) -> Result<Option<Target>, Error
             }
         }
     }
-    Ok(fleet.target_of(&serde_json::to_value(host).unwrap_or_default()))
+    Ok(fleet.target_of(host))
 }
 
 /// First cordoned, so that nothing is scheduled there while it goes.
