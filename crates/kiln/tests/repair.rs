@@ -132,8 +132,8 @@ async fn power_is_cycled_by_the_bare_metal_host_and_one_host_of_a_pool_at_a_time
     let (first, second) = until("one of them is repaired", async || {
         let asked = [site.annotation("w0").await, site.annotation("w1").await];
         match asked.each_ref().map(Option::as_deref) {
-            [Some(mode), None] if mode == r#"{"mode":"hard"}"# => Some(("w0", "w1")),
-            [None, Some(mode)] if mode == r#"{"mode":"hard"}"# => Some(("w1", "w0")),
+            [Some(r#"{"mode":"hard"}"#), None] => Some(("w0", "w1")),
+            [None, Some(r#"{"mode":"hard"}"#)] => Some(("w1", "w0")),
             [Some(_), Some(_)] => panic!("both at once"),
             _ => None,
         }
