@@ -30,6 +30,7 @@ use writer::{Command, TokenChange};
 pub mod backup;
 mod database;
 mod event_log;
+mod folding;
 mod index;
 mod migrations;
 mod sealing;
@@ -176,25 +177,37 @@ impl Draft {
     /// Splits an object where its revision goes. The type comes first, then the revision, so that the bytes before it
     /// do not depend on what the object holds.
     pub fn new(object: &Value) -> Draft {
-        let text = |key: &str| object.get(key).cloned().unwrap_or_else(|| Value::from("")).to_string();
-        let before = format!(
-            "{{\"apiVersion\":{},\"kind\":{},\"metadata\":{{\"resourceVersion\":\"",
-            text("apiVersion"),
-            text("kind")
-        );
-        let mut after = String::from("\"");
+        let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+        let mut before = br#"{"apiVersion":"#.to_vec();
+        append(&mut before, text("apiVersion"));
+        before.extend_from_slice(br#","kind":"#);
+        append(&mut before, text("kind"));
+        before.extend_from_slice(br#","metadata":{"resourceVersion":""#);
+        let mut after = b"\"".to_vec();
         let metadata = object.get("metadata").and_then(Value::as_object);
         for (key, value) in metadata.into_iter().flatten().filter(|(key, _)| *key != "resourceVersion") {
-            after.push_str(&format!(",{}:{value}", Value::from(key.as_str())));
+            append_field(&mut after, key, value);
         }
-        after.push('}');
+        after.push(b'}');
         let own = ["apiVersion", "kind", "metadata"];
         for (key, value) in object.as_object().into_iter().flatten().filter(|(key, _)| !own.contains(&key.as_str())) {
-            after.push_str(&format!(",{}:{value}", Value::from(key.as_str())));
+            append_field(&mut after, key, value);
         }
-        after.push('}');
-        Draft { before: before.into_bytes(), after: after.into_bytes(), index: Index::of(object) }
+        after.push(b'}');
+        Draft { before, after, index: Index::of(object) }
     }
+}
+
+fn append_field(json: &mut Vec<u8>, key: &str, value: &Value) {
+    json.push(b',');
+    append(json, key);
+    json.push(b':');
+    append(json, value);
+}
+
+/// Writing JSON to memory does not fail.
+fn append(json: &mut Vec<u8>, value: &(impl serde::Serialize + ?Sized)) {
+    let _ = serde_json::to_writer(json, value);
 }
 
 /// The open store. Dropping it ends the writer after what it has accepted.

@@ -12,6 +12,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde_json::json;
 use time::OffsetDateTime;
 
+use super::folding::Folding;
 use super::migrations::{FORMAT, format_of, migrate};
 use super::snapshot::{Place, Snapshot};
 use super::{Index, Key, OpenError, Stored, sealing};
@@ -21,6 +22,7 @@ use crate::secrecy::{Sealer, Secrecy, is_sealed};
 /// The open file and the lock that guards it.
 #[derive(Debug)]
 pub(super) struct Database {
+    pub(super) folding: Folding,
     pub(super) connection: Connection,
     pub(super) sealer: Option<Sealer>,
     _lock: File,
@@ -45,7 +47,16 @@ impl Database {
         let sealer = sealing::settle(&mut connection, &path, secrecy)?;
         let snapshot = load(&connection, &path, sealer.as_ref())?;
         let tokens = load_tokens(&connection).map_err(failed)?;
-        Ok((Database { connection, sealer, _lock: lock }, Loaded { snapshot, tokens }))
+        let folding = Folding::start(&path).map_err(|source| OpenError::File { path: path.clone(), source })?;
+        Ok((Database { folding, connection, sealer, _lock: lock }, Loaded { snapshot, tokens }))
+    }
+}
+
+impl Drop for Database {
+    /// Only tidies up: everything answered is in the write-ahead log already.
+    fn drop(&mut self) {
+        self.folding.end();
+        let _ = self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
     }
 }
 
@@ -66,8 +77,8 @@ pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), Op
     connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
     // FULL: a commit is on the disk before it is answered, also when the power fails.
     connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
-    // 32 MB of log before it is folded into the database: folding stops the writer, and pays per page that changed.
-    connection.pragma_update(None, "wal_autocheckpoint", 8000).map_err(failed)?;
+    // Nobody waits for that: see `folding`.
+    connection.pragma_update(None, "wal_autocheckpoint", 0).map_err(failed)?;
     let found = format_of(connection).map_err(failed)?;
     if found > FORMAT {
         return Err(OpenError::Newer { path: path.to_owned(), found, known: FORMAT });

@@ -249,3 +249,26 @@ async fn a_database_of_the_first_format_is_brought_to_the_newest() {
     let newer = Store::open(folder.path(), StoreLimits::default()).unwrap_err().to_string();
     assert!(newer.ends_with("store.db` has format 99, this program reads up to 2: use the newer program"), "{newer}");
 }
+
+#[tokio::test]
+async fn the_write_ahead_log_stays_small_however_much_is_written() {
+    let folder = TempDir::new("store");
+    let store = open(&folder);
+    let text = "x".repeat(64 << 10);
+    let log = folder.path().join("store.db-wal");
+    let (mut largest, mut revision) = (0, 0);
+    for number in 0..800_u32 {
+        let draft = Draft::new(&json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "a"}, "text": text,
+            "number": number}));
+        let write = match number {
+            0 => Write::Create { key: key("a"), draft, requires: None },
+            _ => Write::Update { key: key("a"), expected: revision, draft },
+        };
+        revision = store.write(write).await.unwrap().revision;
+        largest = largest.max(std::fs::metadata(&log).unwrap().len());
+    }
+    assert!(largest < 40 << 20, "the log had {largest} bytes of the 52 MB that were written");
+    store.close().await;
+    assert!(!log.exists(), "it is folded and gone at the end");
+    assert_eq!(open(&folder).snapshot().get(&key("a")).unwrap().revision, revision);
+}

@@ -68,8 +68,6 @@ impl Writer {
                 break;
             }
         }
-        // Only tidies up: everything answered is in the write-ahead log already.
-        let _ = self.database.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
         let Writer { database, queue, .. } = self;
         // The lock is released before the answer, so that the folder can be opened again at once.
         drop((database, queue));
@@ -91,7 +89,11 @@ impl Writer {
                     self.figures.batch.observe(batch.accepted.len() as f64);
                 }
                 self.figures.healthy.store(true, Ordering::Relaxed);
+                let bytes = batch.accepted.iter().map(|(_, stored)| stored.json.len()).sum();
+                let objects = batch.accepted.len();
                 self.publish(batch);
+                let Database { folding, connection, .. } = &mut self.database;
+                folding.after_commit(connection, objects, bytes);
             }
             Err(error) => {
                 self.figures.failures.fetch_add(1, Ordering::Relaxed);
