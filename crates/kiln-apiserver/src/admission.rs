@@ -5,7 +5,9 @@
 //! is a dry run: a dry run is how people ask what there is to say. What it refuses is answered as the server's own validation is; what it only warns of goes into `Warning` headers, which
 //! kubectl prints.
 //!
-//! It is asked while a client waits: it must be bounded in time and must not wait for anything.
+//! It is asked while a client waits: it must be bounded in time and must not wait for anything. What takes longer than a
+//! millisecond or two goes [`aside`]. Not everything does: to hand a thread's work to another one costs as much as a
+//! short review, and each of many threads keeps memory.
 
 use serde_json::Value;
 
@@ -44,6 +46,14 @@ pub struct Verdict {
     pub warnings: Vec<String>,
 }
 
+/// Does what takes a while. On a runtime with several threads the others take over what would wait behind it.
+pub fn aside<T>(work: impl FnOnce() -> T) -> T {
+    match tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
 /// Warnings per answer: headers are bounded, and nobody reads more.
 const MOST_WARNINGS: usize = 32;
 
@@ -64,11 +74,7 @@ impl Server {
             return Ok(());
         }
         let review = Review { server: self, resource, before, object: &planned.object, user: &context.user };
-        // Judging costs CPU time: on a runtime with several threads the others take over what waits here.
-        let verdict = match tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor()) {
-            Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(|| admission.review(&review)),
-            _ => admission.review(&review),
-        };
+        let verdict = admission.review(&review);
         if !verdict.causes.is_empty() {
             let name = planned.object["metadata"]["name"].as_str().unwrap_or_default();
             return Err(ApiError::invalid(resource.named_kind(name), verdict.causes));

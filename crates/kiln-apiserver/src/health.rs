@@ -19,34 +19,55 @@ pub type CheckResult = Result<(), String>;
 
 type CheckFunction = Box<dyn Fn() -> CheckResult + Send + Sync>;
 
+/// Whether a check that fails makes the server unready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weight {
+    /// It does.
+    Decides,
+    /// It says something about a part, to those who ask for it by its name: `/readyz/NAME`.
+    Informs,
+}
+
+struct Check {
+    name: String,
+    weight: Weight,
+    run: CheckFunction,
+}
+
 /// Checks that whoever embeds the server adds to readiness.
 #[derive(Default)]
-pub struct Checks(Mutex<Vec<(String, CheckFunction)>>);
+pub struct Checks(Mutex<Vec<Check>>);
 
 impl fmt::Debug for Checks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let checks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        f.debug_list().entries(checks.iter().map(|(name, _)| name)).finish()
+        f.debug_list().entries(checks.iter().map(|check| &check.name)).finish()
     }
 }
 
 impl Checks {
     /// Adds one; it must be quick, it runs for every probe.
-    pub fn add(&self, name: &str, check: impl Fn() -> CheckResult + Send + Sync + 'static) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name.to_owned(), Box::new(check)));
+    pub fn add(&self, name: &str, weight: Weight, check: impl Fn() -> CheckResult + Send + Sync + 'static) {
+        let check = Check { name: name.to_owned(), weight, run: Box::new(check) };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(check);
     }
 
-    /// What they find now.
-    pub fn results(&self) -> Vec<(String, CheckResult)> {
+    /// What those find now that decide, or are asked for by name.
+    pub fn results(&self, asked: &str) -> Vec<(String, CheckResult)> {
         let checks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        checks.iter().map(|(name, check)| (name.clone(), check())).collect()
+        let chosen = checks.iter().filter(|check| check.weight == Weight::Decides || check.name == asked);
+        chosen.map(|check| (check.name.clone(), (check.run)())).collect()
     }
+}
+
+/// The check a path asks for: `store` in `/readyz/store`, empty for all.
+pub fn asked(path: &str) -> &str {
+    path.trim_matches('/').split_once('/').map_or("", |(_, one)| one)
 }
 
 /// The answer: 200 and `ok`, or 500 and which checks failed.
 pub fn render(path: &str, results: &[(String, CheckResult)], query: &Query) -> (u16, String) {
-    let name = path.trim_matches('/');
-    let (probe, one) = name.split_once('/').unwrap_or((name, ""));
+    let (probe, one) = (path.trim_matches('/').split('/').next().unwrap_or_default(), asked(path));
     let excluded = query.get("exclude").unwrap_or_default();
     let chosen: Vec<_> = results.iter().filter(|(check, _)| one.is_empty() || check == one).collect();
     if chosen.is_empty() {

@@ -45,7 +45,7 @@ async fn handle(State(server): State<Arc<Server>>, request: Request) -> Response
     let route = parse_path(&path);
     if matches!(route, Some(Route::Health)) {
         let probe = if path.starts_with("/livez") { Probe::Live } else { Probe::Ready };
-        let (code, text) = health::render(&path, &server.check(probe), &query);
+        let (code, text) = health::render(&path, &server.check(probe, health::asked(&path)), &query);
         return Answer::text(code, text).into_response();
     }
     let peer = request.extensions().get::<Peer>().copied();

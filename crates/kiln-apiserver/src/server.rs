@@ -15,7 +15,7 @@ use crate::admission::Admission;
 use crate::change::{Part, WriteContext};
 use crate::error::ApiError;
 use crate::guard::{Guard, GuardLimits, Settings, YamlReader};
-use crate::health::{CheckResult, Probe};
+use crate::health::{CheckResult, Probe, Weight};
 use crate::identity::{ADMINISTRATORS, Identity, IssuedToken, TokenRecord, Tokens, hash, make_token};
 use crate::metrics::{Metrics, Readings};
 use crate::registry::{DEFINITIONS, Registry};
@@ -190,8 +190,8 @@ impl Server {
     }
 
     /// Adds a check to readiness.
-    pub fn add_check(&self, name: &str, check: impl Fn() -> CheckResult + Send + Sync + 'static) {
-        self.guard.checks.add(name, check);
+    pub fn add_check(&self, name: &str, weight: Weight, check: impl Fn() -> CheckResult + Send + Sync + 'static) {
+        self.guard.checks.add(name, weight, check);
     }
 
     /// Adds figures to `/metrics`, in the text format of Prometheus; it must be quick and bounded.
@@ -218,14 +218,14 @@ impl Server {
         own + &self.guard.figures.render()
     }
 
-    pub(crate) fn check(&self, probe: Probe) -> Vec<(String, CheckResult)> {
+    pub(crate) fn check(&self, probe: Probe, asked: &str) -> Vec<(String, CheckResult)> {
         let mut results = vec![("ping".to_owned(), Ok(()))];
         let store = if self.store.is_healthy() { Ok(()) } else { Err("the last transaction failed".into()) };
         if probe == Probe::Ready {
             results.push(("store".to_owned(), store));
             let stopping = *self.stopping.borrow();
             results.push(("not-stopping".to_owned(), if stopping { Err("stopping".into()) } else { Ok(()) }));
-            results.extend(self.guard.checks.results());
+            results.extend(self.guard.checks.results(asked));
         }
         results
     }

@@ -20,6 +20,7 @@ use axum::body::Body;
 use axum::http::{Request, Response};
 use http_body_util::BodyExt;
 use kiln_apiserver::audit::{AuditLimits, AuditLog};
+use kiln_apiserver::health::Weight;
 use kiln_apiserver::identity::{ADMINISTRATORS, Identity, Tokens, VIEWERS};
 use kiln_apiserver::policy::{Policy, Reach, Role, Rule, Users, Wanted};
 use kiln_apiserver::rate_limit::Rate;
@@ -360,7 +361,11 @@ async fn health_has_names_and_metrics_need_an_identity() {
     for path in ["/healthz", "/livez", "/readyz", "/readyz/store"] {
         assert_eq!(get("nobody", path).await, (200, "ok".into()), "{path}");
     }
-    api.server.add_check("controllers", || Err("they have not started".into()));
+    api.server.add_check("ignition", Weight::Informs, || Err("the payloads are not loaded yet".into()));
+    assert_eq!(get("nobody", "/readyz?verbose").await.0, 200, "a part that is not ready keeps nobody from the rest");
+    let failed = "[-]ignition failed: reason withheld\nreadyz check failed\n";
+    assert_eq!(get("nobody", "/readyz/ignition").await, (500, failed.into()));
+    api.server.add_check("controllers", Weight::Decides, || Err("they have not started".into()));
     assert_eq!(
         get("nobody", "/readyz?verbose").await,
         (500, "[+]ping ok\n[+]store ok\n[+]not-stopping ok\n[-]controllers failed: reason withheld\nreadyz check failed\n".into())

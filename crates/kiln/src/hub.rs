@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use kiln_apiserver::admission::Admission;
 use kiln_apiserver::audit::{AuditLimits, AuditLog};
+use kiln_apiserver::health::Weight;
 use kiln_apiserver::identity::ADMINISTRATORS;
 use kiln_apiserver::secrecy::{Secrecy, Unlock};
 use kiln_apiserver::store::OpenError;
@@ -136,7 +137,8 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
     let client = controllers::in_process(router(Arc::clone(&server)), "system:kiln:definitions");
     let installed = definitions::install(&client, config.install_definitions).await?;
     tracing::info!(?installed, "definitions of Kiln's kinds");
-    judge_by_rules(&server);
+    let rules = Arc::new(Rules::default());
+    server.judge_with(Arc::clone(&rules) as Arc<dyn Admission>);
     let authority = Authority::open(&config.data_dir)?;
     let listen_error = |source| HubError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).await.map_err(listen_error)?;
@@ -154,6 +156,7 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
     let mut tasks = Tasks::default();
     tasks.spawn("garbage collection", Arc::clone(&server).run_janitor());
     let approver = Approver { endpoint: pools.endpoint.clone(), ..approver(&server) };
+    tasks.spawn("rules", rules.follow(Arc::clone(&server)));
     tasks.spawn("controllers", controllers::run_embedded(Arc::clone(&server), pools));
     tasks.spawn("certificates", approval::run(approver, server.stopping()));
     tasks.spawn("node endpoints", Arc::clone(&nodes).run(server.stopping()));
@@ -213,21 +216,13 @@ fn settings(config: &HubConfig) -> Result<Settings, HubError> {
     })
 }
 
-/// The rules of `kiln check` on everything that is applied.
-fn judge_by_rules(server: &Arc<Server>) {
-    let rules = Arc::new(Rules::default());
-    server.judge_with(Arc::clone(&rules) as Arc<dyn Admission>);
-    let server = Arc::clone(server);
-    // Nobody waits for it: who writes meanwhile reads it himself.
-    tokio::task::spawn_blocking(move || rules.read_stored(&server));
-}
-
 /// The node endpoints over the embedded API, among its checks and figures.
 fn serve_nodes(server: &Arc<Server>) -> Arc<NodeEndpoint> {
     let client = controllers::in_process(router(Arc::clone(server)), "system:kiln:node");
     let nodes = NodeEndpoint::new(client, NodeLimits::default());
     let (checked, counted) = (Arc::clone(&nodes), Arc::clone(&nodes));
-    server.add_check("ignition", move || checked.check());
+    // The API does not wait for what machines fetch; whoever sends machines here asks for this check.
+    server.add_check("ignition", Weight::Informs, move || checked.check());
     server.add_figures(move || counted.render_figures());
     nodes
 }

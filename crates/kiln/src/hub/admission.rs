@@ -11,10 +11,12 @@
 //! The contents of Secrets do not reach this place: [`WorldCache`] keeps none.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use kiln_apiserver::Server;
-use kiln_apiserver::admission::{Admission, Review, Verdict};
+use kiln_apiserver::admission::{Admission, Review, Verdict, aside};
 use kiln_apiserver::error::Cause;
 use kiln_apiserver::registry::Registry;
 use kiln_apiserver::store::EventKind;
@@ -26,13 +28,20 @@ use super::world::{JudgedWorld, ObjectKey, Selection, WorldCache, document};
 
 /// A world of no more objects is judged whole: some 20 ms of one core.
 pub const WHOLE: usize = 192;
+/// So few objects are judged in about a millisecond.
+const QUICK: usize = 4;
 /// Changes taken over from the store at a time.
 const BATCH: usize = 1024;
+/// How often they are taken over while nobody writes whom the rules judge. The store remembers some thousands of changes, and
+/// ten thousand statuses are written in some seconds; who comes after more than that must read everything again.
+const KEEP_UP: Duration = Duration::from_millis(250);
 
 /// Runs the rules on what is applied.
 #[derive(Debug, Default)]
 pub struct Rules {
     known: Mutex<Known>,
+    /// Whether what was stored at the start is known.
+    read: AtomicBool,
 }
 
 /// What is stored, kept up to date.
@@ -46,9 +55,29 @@ struct Known {
 }
 
 impl Rules {
-    /// Reads what is stored, so that the first who writes does not wait for it.
-    pub fn read_stored(&self, server: &Server) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).catch_up(server);
+    /// Reads what is stored and keeps up with it until the server stops, so that nobody who writes waits for that.
+    pub async fn follow(self: Arc<Rules>, server: Arc<Server>) {
+        let mut stopping = server.stopping();
+        loop {
+            let (rules, server) = (Arc::clone(&self), Arc::clone(&server));
+            let read = tokio::task::spawn_blocking(move || rules.read_stored(&server)).await;
+            if let Err(error) = read {
+                return tracing::error!(%error, "what is stored could not be read");
+            }
+            tokio::select! {
+                () = tokio::time::sleep(KEEP_UP) => {}
+                _ = stopping.wait_for(|stop| *stop) => return,
+            }
+        }
+    }
+
+    fn read_stored(&self, server: &Server) {
+        self.lock().catch_up(server);
+        self.read.store(true, Ordering::Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -60,8 +89,12 @@ impl Admission for Rules {
         }
         let Some(text) = document(review.object) else { return Verdict::default() };
         let own = ObjectKey::of(review.object);
-        let (selection, whole) = self.known.lock().unwrap_or_else(PoisonError::into_inner).select(review, &own, &text);
-        let judged = selection.with(review.object).judge();
+        if !self.read.load(Ordering::Acquire) {
+            aside(|| self.read_stored(review.server));
+        }
+        let (selection, whole) = self.lock().select(review, &own, &text);
+        let selection = selection.with(own.clone(), &text);
+        let judged = if selection.len() > QUICK { aside(|| selection.judge()) } else { selection.judge() };
         let believed = |finding: &&Diagnostic| whole || !FROM_THE_WHOLE.contains(&finding.code);
         let (refusing, rest): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
             about(&judged, &own).filter(believed).partition(|finding| is_refused(&own, finding, &judged));

@@ -8,7 +8,9 @@
 //!
 //! Rules look at many objects at once, so there is one controller for all kinds instead of one per object: changes are
 //! gathered for a moment, then the whole world is judged once. A change of a status alone does not wake the rules.
-//! Judging never takes more than a fifth of the time, however many objects there are and however fast they change.
+//! Looking (judging, and comparing with what there is) never takes more than a fifth of the time, however many objects there
+//! are and however fast they change, and happens on a thread where nobody waits for it. What follows is written
+//! few at a time: people who write come first.
 //!
 //! The same code runs over the embedded API without a socket ([`in_process`]) and over any other. Everything is decided
 //! by pure functions from what the watches saw; a change that fails is planned again from the next look.
@@ -27,7 +29,7 @@ use tower::ServiceExt;
 
 use super::approval::{self, Approver};
 use super::lease::{Contender, Terms};
-use super::mirror::{host_errors, plan_status};
+use super::mirror::{StatusPatch, host_errors, plan_status};
 use super::pools::report::PoolReports;
 use super::pools::{self, Desk, Settings};
 use super::timeline::now;
@@ -35,7 +37,8 @@ use cache::{Cache, Change};
 use execute::{execute_objects, execute_statuses};
 use figures::Figures;
 use kinds::WATCHED;
-use plan_objects::plan_objects;
+use looking::Looking;
+use plan_objects::{ObjectChange, plan_objects};
 use summary::{Summary, summarize};
 
 pub mod cache;
@@ -43,6 +46,7 @@ pub mod difference;
 pub(super) mod execute;
 pub mod figures;
 pub mod kinds;
+mod looking;
 pub mod observe;
 pub mod plan_objects;
 pub mod summary;
@@ -67,7 +71,7 @@ impl Default for Pace {
 
 /// The longest wait before something that failed is tried again.
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
-/// Judging takes at most one part in so many of the time.
+/// Looking takes at most one part in so many of the time.
 const SHARE: u32 = 5;
 
 /// What the watches and the controller share.
@@ -245,6 +249,10 @@ async fn run_telling(
 }
 
 async fn control(client: &Client, pace: Pace, shared: &Arc<Shared>) {
+    let looking = match Looking::start() {
+        Ok(looking) => looking,
+        Err(error) => return tracing::error!(%error, "no thread to look at the world on; the controllers stop"),
+    };
     let mut summary = Arc::new(Summary::default());
     let mut failures = 0_u32;
     loop {
@@ -262,17 +270,15 @@ async fn control(client: &Client, pace: Pace, shared: &Arc<Shared>) {
         };
         let began = Instant::now();
         if change == Change::World {
-            match observe_world(shared).await {
+            match observe_world(shared, &looking).await {
                 Some(new) => summary = Arc::new(new),
                 None => continue,
             }
         }
         let judged = began.elapsed();
         shared.desk.tell_looked();
-        let (objects, statuses) = {
-            let state = shared.lock();
-            (plan_objects(&summary, &state.cache), plan_status(&summary, &state.cache, now()))
-        };
+        let Some((objects, statuses)) = plan(shared, &summary, &looking).await else { continue };
+        let looked = began.elapsed();
         let planned = (objects.len(), statuses.len());
         let made = execute_objects(client, objects).await;
         let written = execute_statuses(client, statuses).await;
@@ -289,27 +295,43 @@ async fn control(client: &Client, pace: Pace, shared: &Arc<Shared>) {
             failures = 0;
         }
         // However fast things change, most of the time is left to others.
-        tokio::time::sleep(judged * (SHARE - 1)).await;
+        tokio::time::sleep(looked * (SHARE - 1)).await;
     }
 }
 
-/// Judges the world on a thread of its own, so that watches and requests go on.
-async fn observe_world(shared: &Arc<Shared>) -> Option<Summary> {
+/// Judges the world where nobody waits for it: watches and requests go on.
+async fn observe_world(shared: &Arc<Shared>, looking: &Looking) -> Option<Summary> {
     let (world, foreign) = {
         let state = shared.lock();
         (state.cache.world.clone(), pools::foreign_pools(&state.cache))
     };
     let pools::LookInputs { bases, stored, previous } = shared.desk.look_inputs();
-    let judged = tokio::task::spawn_blocking(move || {
+    let judged = looking.run(move || {
         let inputs = Inputs { bases: &bases, stored: &stored, previous: &previous, foreign: &foreign };
         let (judged, mut provision) = world.judge_with(inputs);
         let summary = summarize(&judged);
         provision.errors = host_errors(&summary);
         (summary, provision)
     });
-    let judged = judged.await.map(|(summary, provision)| {
-        shared.desk.put_provision(provision);
-        summary
-    });
-    judged.inspect_err(|error| tracing::error!(%error, "the rules did not end; the next change tries again")).ok()
+    let Some((summary, provision)) = judged.await else {
+        tracing::error!("the rules did not end; the next change tries again");
+        return None;
+    };
+    shared.desk.put_provision(provision);
+    Some(summary)
+}
+
+/// Compares what should be with what there is, there as well and with a picture of the cache.
+async fn plan(
+    shared: &Arc<Shared>,
+    summary: &Arc<Summary>,
+    looking: &Looking,
+) -> Option<(Vec<ObjectChange>, Vec<StatusPatch>)> {
+    let (cache, summary) = (shared.lock().cache.clone(), Arc::clone(summary));
+    let planned = looking.run(move || (plan_objects(&summary, &cache), plan_status(&summary, &cache, now())));
+    let planned = planned.await;
+    if planned.is_none() {
+        tracing::error!("nothing was planned; the next change tries again");
+    }
+    planned
 }

@@ -18,7 +18,6 @@ use super::controllers::kinds::{Use, WATCHED, Watched};
 use super::controllers::observe::observations;
 use super::controllers::summary::{Finding, HostFacts, Summary};
 use super::pools::report::OutOfService;
-use super::timeline::read_timeline;
 
 mod bare_metal_host;
 mod condition;
@@ -88,9 +87,7 @@ impl<'a> View<'a> {
         let observed = observations(summary, cache);
         let hosts = summary.hosts.iter().zip(observed).map(|(facts, observed)| {
             let written = cache.get("Host", &facts.id.namespace, &facts.id.name);
-            let status = written.map(|item| item.value()["status"].take()).unwrap_or_default();
-            let mut timeline = read_timeline(&status);
-            let fetched = status["provision"]["payload"].as_str().map(Box::from);
+            let (mut timeline, fetched) = written.map(Item::timeline_and_payload).unwrap_or_default();
             for entry in observed {
                 timeline.merge(entry);
             }

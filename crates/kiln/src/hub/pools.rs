@@ -265,7 +265,7 @@ async fn let_go(client: &Client, shared: &Shared, settings: &Settings, releases:
 
 /// Decides with everything that is known now. None before everything was read once.
 fn plan(shared: &Shared, settings: &Settings) -> Option<Planned> {
-    let state = shared.lock();
+    let cache = shared.lock().cache.clone();
     let desk = shared.desk.lock();
     let provision = Arc::clone(desk.provision.as_ref()?);
     if !desk.held.is_listed() {
@@ -274,7 +274,7 @@ fn plan(shared: &Shared, settings: &Settings) -> Option<Planned> {
     let situation = Situation {
         provision: &provision,
         held: &desk.held,
-        cache: &state.cache,
+        cache: &cache,
         hashes: &desk.hashes,
         endpoint: settings.endpoint.as_ref(),
         problems: &desk.problems,

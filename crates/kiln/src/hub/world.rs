@@ -12,7 +12,6 @@
 //! **Invariant:** the contents of a Secret never enter the cache. Of each value only what a rule asks about is kept:
 //! whether it is empty and whether it is a registry's credentials.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -24,6 +23,8 @@ use kiln_core::document::json::parse_json;
 use kiln_core::provision::{Inputs, Provision};
 use kiln_core::source::SourceMap;
 use kiln_core::world::World;
+use rpds::RedBlackTreeMapSync;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::pools::LABEL;
@@ -90,10 +91,10 @@ impl JudgedWorld {
     }
 }
 
-/// The objects that say something, each reduced to what is read.
+/// The objects that say something, each reduced to what is read. A clone costs nothing and shares what stays the same.
 #[derive(Debug, Clone, Default)]
 pub struct WorldCache {
-    documents: BTreeMap<ObjectKey, Arc<str>>,
+    documents: RedBlackTreeMapSync<ObjectKey, Arc<str>>,
 }
 
 /// Some of the objects, to be judged elsewhere while the cache goes on.
@@ -103,13 +104,16 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Puts an object in the place of its namesake, or adds it. One that says nothing changes nothing.
-    pub fn with(mut self, object: &Value) -> Selection {
-        let key = ObjectKey::of(object);
-        let Some(text) = document(object) else { return self };
+    /// Puts an object, as the rules read it, in the place of its namesake, or adds it.
+    pub(super) fn with(mut self, key: ObjectKey, text: &str) -> Selection {
         self.documents.retain(|(other, _)| *other != key);
         self.documents.push((key, text.into()));
         self
+    }
+
+    /// How many they are.
+    pub(super) fn len(&self) -> usize {
+        self.documents.len()
     }
 
     /// Their world, and what is to be said about it.
@@ -121,18 +125,12 @@ impl Selection {
 impl WorldCache {
     /// Takes the newest state of an object, or forgets it. Says whether the world may have changed by it.
     pub fn update(&mut self, key: ObjectKey, object: Option<&Value>) -> bool {
-        let Some(text) = object.and_then(document) else { return self.documents.remove(&key).is_some() };
-        match self.documents.get_mut(&key) {
-            Some(known) if **known == *text => false,
-            Some(known) => {
-                *known = text.into();
-                true
-            }
-            None => {
-                self.documents.insert(key, text.into());
-                true
-            }
+        let Some(text) = object.and_then(document) else { return self.documents.remove_mut(&key) };
+        let changed = self.documents.get(&key).is_none_or(|known| **known != *text);
+        if changed {
+            self.documents.insert_mut(key, text.into());
         }
+        changed
     }
 
     /// Takes the newest state of an object under its own name.
@@ -142,7 +140,7 @@ impl WorldCache {
 
     /// How many objects are kept.
     pub fn len(&self) -> usize {
-        self.documents.len()
+        self.documents.size()
     }
 
     /// Whether there is no object.
@@ -222,18 +220,31 @@ pub(super) fn document(object: &Value) -> Option<String> {
     if !kiln_api::is_read(&key.group, &key.kind) || is_made_by_kiln(&key, object) || is_for_nodes(object) {
         return None;
     }
-    let mut reduced = Map::new();
-    for (name, value) in object.as_object()? {
-        match name.as_str() {
-            "status" => {}
-            "metadata" => drop(reduced.insert(name.clone(), reduced_metadata(value))),
-            "data" | "stringData" if key.kind == "Secret" => {
-                reduced.insert(name.clone(), without_contents(value, name == "data"));
+    let reduced = Reduced { object: object.as_object()?, is_secret: key.kind == "Secret" };
+    serde_json::to_string(&reduced).ok()
+}
+
+/// An object without what nobody reads. It is written from where it is: this is done with every change of every object.
+struct Reduced<'a> {
+    object: &'a Map<String, Value>,
+    is_secret: bool,
+}
+
+impl Serialize for Reduced<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in self.object {
+            match name.as_str() {
+                "status" => {}
+                "metadata" => map.serialize_entry(name, &reduced_metadata(value))?,
+                "data" | "stringData" if self.is_secret => {
+                    map.serialize_entry(name, &without_contents(value, name == "data"))?;
+                }
+                _ => map.serialize_entry(name, value)?,
             }
-            _ => drop(reduced.insert(name.clone(), value.clone())),
         }
+        map.end()
     }
-    Some(Value::Object(reduced).to_string())
 }
 
 /// Whether the object only repeats another one in Kiln's words.

@@ -3,14 +3,17 @@
 //! Ten thousand objects live here, so each is kept as one compact text and taken apart when it is needed. What an object
 //! declares goes to the [`WorldCache`], which `kiln check` could have filled from files.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
-use kiln_core::timeline::Moment;
+use kiln_core::timeline::{Moment, Timeline};
+use rpds::RedBlackTreeMapSync;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::kinds::{Use, Watched};
 use crate::hub::pools::report::PoolReports;
-use crate::hub::timeline::parse_time;
+use crate::hub::timeline::{parse_time, read_timeline};
 use crate::hub::world::{ObjectKey, WorldCache, is_for_nodes};
 
 /// The label that says which kind an object of Kiln's was made from.
@@ -45,6 +48,28 @@ impl Item {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 
+    /// The timeline in its status, and the payload it fetched. The rest is only walked over: all hosts are asked at every look.
+    pub fn timeline_and_payload(&self) -> (Timeline, Option<Box<str>>) {
+        #[derive(Deserialize)]
+        struct Host {
+            status: Status,
+        }
+        #[derive(Deserialize)]
+        struct Status {
+            #[serde(default)]
+            timeline: Value,
+            #[serde(default)]
+            provision: Provision,
+        }
+        #[derive(Default, Deserialize)]
+        struct Provision {
+            payload: Option<Box<str>>,
+        }
+        serde_json::from_str(&self.text)
+            .map(|Host { status }| (read_timeline(&json!({"timeline": status.timeline})), status.provision.payload))
+            .unwrap_or_default()
+    }
+
     /// Reduces an object.
     pub fn of(object: &Value, use_: Use) -> Item {
         let metadata = &object["metadata"];
@@ -70,7 +95,7 @@ impl Item {
             deleting: metadata["deletionTimestamp"].is_string(),
             made: metadata["labels"][FROM_LABEL].is_string(),
             foreign_status: has_foreign_status(metadata),
-            text: Value::Object(kept).to_string().into(),
+            text: serde_json::to_string(&kept).unwrap_or_default().into(),
         }
     }
 }
@@ -86,10 +111,12 @@ fn has_foreign_status(metadata: &Value) -> bool {
     })
 }
 
-/// Everything the watches have seen.
-#[derive(Debug, Default)]
+type Items = RedBlackTreeMapSync<(String, String), Arc<Item>>;
+
+/// Everything the watches have seen. A clone costs little, so that nobody need hold up the watches to look at all of it.
+#[derive(Debug, Clone, Default)]
 pub struct Cache {
-    items: HashMap<&'static str, BTreeMap<(String, String), Item>>,
+    items: HashMap<&'static str, Items>,
     /// What is declared.
     pub world: WorldCache,
     /// What is known of the configs of pools.
@@ -108,9 +135,9 @@ impl Cache {
         let of_kind = self.items.entry(watched.kind).or_default();
         let place = (key.namespace.clone(), key.name.clone());
         let seen = match of_kind.get(&place) {
-            Some(known) if *known == item => Change::Nothing,
+            Some(known) if **known == item => Change::Nothing,
             _ => {
-                of_kind.insert(place, item);
+                of_kind.insert_mut(place, Arc::new(item));
                 Change::Status
             }
         };
@@ -119,7 +146,8 @@ impl Cache {
 
     /// Forgets an object.
     pub fn remove(&mut self, watched: &'static Watched, namespace: &str, name: &str) -> Change {
-        let known = self.items.get_mut(watched.kind).and_then(|of_kind| of_kind.remove(&place(namespace, name)));
+        let of_kind = self.items.get_mut(watched.kind);
+        let known = of_kind.is_some_and(|of_kind| of_kind.remove_mut(&place(namespace, name)));
         let key = ObjectKey {
             group: watched.group.into(),
             kind: watched.kind.into(),
@@ -128,8 +156,8 @@ impl Cache {
         };
         match (self.world.update(key, None), known) {
             (true, _) => Change::World,
-            (false, Some(_)) => Change::Status,
-            (false, None) => Change::Nothing,
+            (false, true) => Change::Status,
+            (false, false) => Change::Nothing,
         }
     }
 
@@ -142,12 +170,12 @@ impl Cache {
 
     /// The objects of a kind, by namespace and name.
     pub fn of_kind(&self, kind: &str) -> impl Iterator<Item = (&(String, String), &Item)> {
-        self.items.get(kind).into_iter().flatten()
+        self.items.get(kind).into_iter().flatten().map(|(place, item)| (place, &**item))
     }
 
     /// One object.
     pub fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<&Item> {
-        self.items.get(kind)?.get(&place(namespace, name))
+        self.items.get(kind)?.get(&place(namespace, name)).map(|item| &**item)
     }
 }
 
