@@ -43,6 +43,9 @@ _kiln() {
             kiln,explain)
                 cmd="kiln__subcmd__explain"
                 ;;
+            kiln,firstboot)
+                cmd="kiln__subcmd__firstboot"
+                ;;
             kiln,help)
                 cmd="kiln__subcmd__help"
                 ;;
@@ -112,6 +115,36 @@ _kiln() {
             kiln__subcmd__boot__subcmd__help,simulate)
                 cmd="kiln__subcmd__boot__subcmd__help__subcmd__simulate"
                 ;;
+            kiln__subcmd__firstboot,copy-network)
+                cmd="kiln__subcmd__firstboot__subcmd__copy__subcmd__network"
+                ;;
+            kiln__subcmd__firstboot,deliver)
+                cmd="kiln__subcmd__firstboot__subcmd__deliver"
+                ;;
+            kiln__subcmd__firstboot,help)
+                cmd="kiln__subcmd__firstboot__subcmd__help"
+                ;;
+            kiln__subcmd__firstboot,propagate)
+                cmd="kiln__subcmd__firstboot__subcmd__propagate"
+                ;;
+            kiln__subcmd__firstboot,report)
+                cmd="kiln__subcmd__firstboot__subcmd__report"
+                ;;
+            kiln__subcmd__firstboot__subcmd__help,copy-network)
+                cmd="kiln__subcmd__firstboot__subcmd__help__subcmd__copy__subcmd__network"
+                ;;
+            kiln__subcmd__firstboot__subcmd__help,deliver)
+                cmd="kiln__subcmd__firstboot__subcmd__help__subcmd__deliver"
+                ;;
+            kiln__subcmd__firstboot__subcmd__help,help)
+                cmd="kiln__subcmd__firstboot__subcmd__help__subcmd__help"
+                ;;
+            kiln__subcmd__firstboot__subcmd__help,propagate)
+                cmd="kiln__subcmd__firstboot__subcmd__help__subcmd__propagate"
+                ;;
+            kiln__subcmd__firstboot__subcmd__help,report)
+                cmd="kiln__subcmd__firstboot__subcmd__help__subcmd__report"
+                ;;
             kiln__subcmd__help,access)
                 cmd="kiln__subcmd__help__subcmd__access"
                 ;;
@@ -138,6 +171,9 @@ _kiln() {
                 ;;
             kiln__subcmd__help,explain)
                 cmd="kiln__subcmd__help__subcmd__explain"
+                ;;
+            kiln__subcmd__help,firstboot)
+                cmd="kiln__subcmd__help__subcmd__firstboot"
                 ;;
             kiln__subcmd__help,help)
                 cmd="kiln__subcmd__help__subcmd__help"
@@ -183,6 +219,18 @@ _kiln() {
                 ;;
             kiln__subcmd__help__subcmd__boot,simulate)
                 cmd="kiln__subcmd__help__subcmd__boot__subcmd__simulate"
+                ;;
+            kiln__subcmd__help__subcmd__firstboot,copy-network)
+                cmd="kiln__subcmd__help__subcmd__firstboot__subcmd__copy__subcmd__network"
+                ;;
+            kiln__subcmd__help__subcmd__firstboot,deliver)
+                cmd="kiln__subcmd__help__subcmd__firstboot__subcmd__deliver"
+                ;;
+            kiln__subcmd__help__subcmd__firstboot,propagate)
+                cmd="kiln__subcmd__help__subcmd__firstboot__subcmd__propagate"
+                ;;
+            kiln__subcmd__help__subcmd__firstboot,report)
+                cmd="kiln__subcmd__help__subcmd__firstboot__subcmd__report"
                 ;;
             kiln__subcmd__help__subcmd__ignition,convert)
                 cmd="kiln__subcmd__help__subcmd__ignition__subcmd__convert"
@@ -458,7 +506,7 @@ _kiln() {
 
     case "${cmd}" in
         kiln)
-            opts="-h -V --help --version check plan explain net boot ignition image serve crds backup restore status why access token approve doctor watch completions help"
+            opts="-h -V --help --version check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -901,8 +949,214 @@ _kiln() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        kiln__subcmd__firstboot)
+            opts="-h -V --help --version copy-network propagate report deliver help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__firstboot__subcmd__copy__subcmd__network)
+            opts="-h -V --root --boot --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --boot)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__firstboot__subcmd__deliver)
+            opts="-h -V --root --boot --time-limit --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --boot)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --time-limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__firstboot__subcmd__help)
+            opts="copy-network propagate report deliver help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__firstboot__subcmd__help__subcmd__copy__subcmd__network)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__firstboot__subcmd__help__subcmd__deliver)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__firstboot__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__firstboot__subcmd__help__subcmd__propagate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__firstboot__subcmd__help__subcmd__report)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__firstboot__subcmd__propagate)
+            opts="-h -V --root --boot --policy --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --boot)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --policy)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__firstboot__subcmd__report)
+            opts="-h -V --root --boot --point --policy --time-limit --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --boot)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --point)
+                    COMPREPLY=($(compgen -W "network ignition-failed leaving real-root kubelet-key" -- "${cur}"))
+                    return 0
+                    ;;
+                --policy)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --time-limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         kiln__subcmd__help)
-            opts="check plan explain net boot ignition image serve crds backup restore status why access token approve doctor watch completions help"
+            opts="check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1086,6 +1340,76 @@ _kiln() {
         kiln__subcmd__help__subcmd__explain)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__firstboot)
+            opts="copy-network propagate report deliver"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__firstboot__subcmd__copy__subcmd__network)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__firstboot__subcmd__deliver)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__firstboot__subcmd__propagate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__firstboot__subcmd__report)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

@@ -59,6 +59,13 @@ pub enum Point {
     KubeletKey,
 }
 
+impl Point {
+    /// Whether the machine is still in its initramfs.
+    pub fn is_in_initramfs(self) -> bool {
+        matches!(self, Point::Network | Point::IgnitionFailed | Point::Leaving)
+    }
+}
+
 /// One report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -40,9 +40,10 @@ pub struct CopyNetworkArgs {
 pub struct PropagateArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// How: `stock` copies unless the real root has any file, `force` copies over it, `merge` joins both by meaning
-    #[arg(long, default_value_t = Policy::Stock, value_name = "stock|force|merge")]
-    policy: Policy,
+    /// How: `stock` copies unless the real root has any file, `force` copies over it, `merge` joins both by meaning; by default what
+    /// the kernel argument `kiln.firstboot=` says, or `stock`
+    #[arg(long, value_name = "stock|force|merge")]
+    policy: Option<Policy>,
 }
 
 /// What `report` takes.
@@ -53,9 +54,9 @@ pub struct ReportArgs {
     /// How far the boot has come
     #[arg(long, value_enum)]
     point: PointName,
-    /// The policy that `propagate` will have, for `leaving`
-    #[arg(long, default_value_t = Policy::Stock, value_name = "stock|force|merge")]
-    policy: Policy,
+    /// The policy that `propagate` will have, for `leaving`; by default as there
+    #[arg(long, value_name = "stock|force|merge")]
+    policy: Option<Policy>,
     /// How long sending may take, in seconds (20); with `kubelet-key`, how long the key may take (600)
     #[arg(long, value_name = "SECONDS")]
     time_limit: Option<u64>,
@@ -117,7 +118,8 @@ pub fn run(command: &FirstbootCommand, output: &mut dyn Write) -> Result<(), Fir
             copy_network(&Root::new(&place.root), place.boot.as_deref()).map(|done| said.extend(done))
         }
         FirstbootCommand::Propagate(PropagateArgs { place, policy }) => {
-            propagate(&Root::new(&place.root), *policy, &mut RealDisk).map(|done| {
+            let root = Root::new(&place.root);
+            propagate(&root, policy.unwrap_or_else(|| root.policy()), &mut RealDisk).map(|done| {
                 said.extend(done.said);
                 said.extend(done.handover.reasons);
             })
@@ -127,7 +129,8 @@ pub fn run(command: &FirstbootCommand, output: &mut dyn Write) -> Result<(), Fir
             let usual = if point == Point::KubeletKey { WAITING_FOR_KEY } else { SENDING };
             let time_limit = time_limit.map_or(usual, Duration::from_secs);
             let root = Root::new(&place.root);
-            witness::report(&Task { root, boot: place.boot.clone(), point, policy: *policy, time_limit }, output);
+            let policy = policy.unwrap_or_else(|| root.policy());
+            witness::report(&Task { root, boot: place.boot.clone(), point, policy, time_limit }, output);
             Ok(())
         }
         FirstbootCommand::Deliver(DeliverArgs { place, time_limit }) => {

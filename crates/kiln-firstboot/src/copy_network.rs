@@ -51,26 +51,39 @@ fn find(
     boot: Option<&Path>,
     said: &mut Vec<String>,
 ) -> Result<Option<(PathBuf, Vec<NetworkFile>)>, FirstbootError> {
+    let mut missing = None;
     if root.is_live() {
         said.push("this is a live image: the boot partition is not asked".to_owned());
     } else if Root::is_iscsi(&root.kargs()) {
         said.push("the root is on iSCSI: the boot partition cannot be read before there is a network".to_owned());
     } else {
-        let partition = BootPartition::open(root, boot, Access::Read)?;
-        let folder = partition.folder().join(FOLDER);
-        let files = read_folder(&folder)?;
-        if !files.is_empty() {
-            return Ok(Some((folder, files)));
+        match BootPartition::open(root, boot, Access::Read) {
+            Ok(partition) => {
+                let folder = partition.folder().join(FOLDER);
+                let files = read_folder(&folder)?;
+                if !files.is_empty() {
+                    return Ok(Some((folder, files)));
+                }
+                said.push(format!("the boot partition has no files in {FOLDER}"));
+            }
+            Err(error) => missing = Some(error),
         }
-        said.push(format!("the boot partition has no files in {FOLDER}"));
     }
     let folder = root.at("/etc").join(FOLDER);
     let files = read_folder(&folder)?;
-    if files.is_empty() {
-        said.push(format!("/etc/{FOLDER} has no files: the profiles of the kernel arguments stay"));
-        return Ok(None);
+    match missing {
+        // Nobody knows what it would have said, and a boot without its network must not look like a good one.
+        Some(error) if files.is_empty() => Err(error),
+        Some(error) => {
+            said.push(error.to_string());
+            Ok(Some((folder, files)))
+        }
+        None if files.is_empty() => {
+            said.push(format!("/etc/{FOLDER} has no files: the profiles of the kernel arguments stay"));
+            Ok(None)
+        }
+        None => Ok(Some((folder, files))),
     }
-    Ok(Some((folder, files)))
 }
 
 fn remove_all(folder: &Path, said: &mut Vec<String>) -> Result<(), FirstbootError> {

@@ -71,9 +71,11 @@ pub fn propagate(root: &Root, policy: Policy, disk: &mut dyn Disk) -> Result<Pro
     Ok(Propagated { handover, said })
 }
 
-/// What would be decided now. Changes nothing.
+/// What would be decided now, noted for the real root in case that somebody else's script acts on it. Changes nothing else.
 pub fn foresee(root: &Root, policy: Policy) -> Result<Handover, FirstbootError> {
-    Ok(observe_and_decide(root, policy)?.1.handover)
+    let handover = observe_and_decide(root, policy)?.1.handover;
+    let _ = note(&root.at(DECIDED), &handover);
+    Ok(handover)
 }
 
 fn observe_and_decide(root: &Root, policy: Policy) -> Result<(RealRoot, Decision), FirstbootError> {

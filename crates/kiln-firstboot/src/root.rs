@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use kiln_core::boot::handover::Policy;
 use kiln_core::boot::kargs::{Kargs, MAX_BYTES};
 
 use crate::error::FirstbootError;
@@ -68,6 +69,11 @@ impl Root {
         let texts = sources.filter_map(|path| read_bounded(&path, MAX_BYTES).ok());
         let line: Vec<String> = texts.map(|bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned()).collect();
         Kargs::parse(&line.join(" "))
+    }
+
+    /// The policy the kernel command line asks for (`kiln.firstboot=merge`), or the stock one.
+    pub fn policy(&self) -> Policy {
+        self.kargs().value("kiln.firstboot").and_then(|policy| policy.parse().ok()).unwrap_or(Policy::Stock)
     }
 
     /// Whether the root is on iSCSI: then the boot partition is behind the network, which must stay up.

@@ -1,4 +1,5 @@
-//! `report`: the witness of a first boot. It tells the hub, the console and, when nobody listens, the boot partition.
+//! `report`: the witness of a first boot. It tells the hub, whoever reads its output (its units: the console) and,
+//! when nobody listens, the boot partition.
 //!
 //! **Invariant:** it never fails a boot and never holds one up: everything happens in a thread that is given up when
 //! its time is over, and no outcome is an error.
@@ -91,6 +92,9 @@ fn observe_and_send(task: &Task) -> String {
     let credentials = find_credentials(root, boot.as_deref());
     let delivery = deliver_within(&credentials, report.clone().render(), deadline);
     let told = match &delivery {
+        // While a machine boots from its own disk, stock scripts mount the boot partition, and a mount here would make
+        // one of them fail: kept reports wait for the real root or for a live image.
+        Delivery::Taken { by } if point.is_in_initramfs() && !root.is_live() => format!("taken by {by}"),
         Delivery::Taken { by } => {
             let kept = send_kept(root, boot.as_deref(), &credentials, deadline);
             format!("taken by {by}; {kept}")
@@ -100,13 +104,7 @@ fn observe_and_send(task: &Task) -> String {
             Err(error) => format!("{why}; nor can it be kept: {error}"),
         },
     };
-    let block = render_block(&report, &told);
-    if root.is_machine()
-        && let Ok(mut console) = fs::OpenOptions::new().write(true).open("/dev/console")
-    {
-        let _ = console.write_all(format!("\n{block}").as_bytes());
-    }
-    block
+    render_block(&report, &told)
 }
 
 fn keep(root: &Root, boot: Option<&Path>, report: &Report) -> Result<(), String> {

@@ -155,6 +155,15 @@ fn the_real_root_ends_as_the_table_says() {
 }
 
 #[test]
+fn the_kernel_command_line_may_choose_the_policy() {
+    for (kargs, policy) in
+        [("", Policy::Stock), ("kiln.firstboot=merge", Policy::Merge), ("kiln.firstboot=x", Policy::Stock)]
+    {
+        assert_eq!(Machine::new(kargs, &[]).root().policy(), policy, "{kargs}");
+    }
+}
+
+#[test]
 fn the_hostname_is_written_once_and_never_forced() {
     let hostname = ("run/NetworkManager/initrd/hostname", 0o644, "worker-0\n");
     let machine = Machine::new("", &[BOND_FILE, hostname]);

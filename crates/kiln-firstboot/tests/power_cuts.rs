@@ -146,7 +146,7 @@ fn real_root(machine: &Machine) -> Vec<Entry> {
 }
 
 fn undisturbed(policy: Policy, files: &[(&str, u32, &str)]) -> Vec<Entry> {
-    let machine = Machine::new("", files);
+    let machine = Machine::in_memory("", files);
     boot(&machine);
     propagate(&machine.root(), policy, &mut FailingDisk::new(usize::MAX)).unwrap();
     real_root(&machine)
@@ -159,7 +159,7 @@ fn whichever_operation_is_the_last_the_next_boot_ends_the_same() {
         let expected = undisturbed(policy, files);
         for unsynced in [Unsynced::Kept, Unsynced::Forgotten] {
             for operations in 0.. {
-                let machine = Machine::new("", files);
+                let machine = Machine::in_memory("", files);
                 boot(&machine);
                 let mut disk = FailingDisk::new(operations);
                 let done = propagate(&machine.root(), policy, &mut disk).is_ok();
@@ -181,7 +181,7 @@ fn whichever_operation_is_the_last_the_next_boot_ends_the_same() {
 fn a_second_power_cut_during_the_repair_changes_nothing() {
     let expected = undisturbed(Policy::Stock, &[]);
     for (first, second) in (0..30).step_by(3).flat_map(|first| (0..20).step_by(3).map(move |second| (first, second))) {
-        let machine = Machine::new("", &[]);
+        let machine = Machine::in_memory("", &[]);
         for operations in [first, second] {
             boot(&machine);
             let mut disk = FailingDisk::new(operations);
@@ -196,7 +196,7 @@ fn a_second_power_cut_during_the_repair_changes_nothing() {
 
 #[test]
 fn the_completed_handover_is_told_as_what_it_was() {
-    let machine = Machine::new("", &[]);
+    let machine = Machine::in_memory("", &[]);
     for operations in [15, usize::MAX] {
         boot(&machine);
         let done = propagate(&machine.root(), Policy::Stock, &mut FailingDisk::new(operations));
@@ -217,7 +217,7 @@ fn a_killed_program_leaves_what_the_next_one_completes() {
         let expected = undisturbed(policy, REAL_ROOTS[2]);
         let mut usual = Duration::ZERO;
         for number in 0..=KILLS {
-            let machine = Machine::new("", REAL_ROOTS[2]);
+            let machine = Machine::in_memory("", REAL_ROOTS[2]);
             boot(&machine);
             let run = || {
                 let mut command = Command::new(env!("CARGO_BIN_EXE_kiln-firstboot"));

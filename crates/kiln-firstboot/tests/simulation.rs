@@ -63,7 +63,7 @@ proptest! {
         hostname in prop::option::of(Just("worker-0")),
         own_hostname in prop::option::of(Just("own")),
     ) {
-        let machine = Machine::new(kargs, &[]);
+        let machine = Machine::in_memory(kargs, &[]);
         put(&machine, "run/NetworkManager/system-connections", &initramfs);
         put(&machine, ETC, &real_root);
         put(&machine, "sysroot/etc/sysconfig/network-scripts", &scripts);

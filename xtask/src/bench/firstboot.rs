@@ -30,13 +30,21 @@ pub fn run() -> Result<()> {
     let bytes = fs::metadata(PROGRAM)?.len();
     println!("\nstatic program: {:.2} MB", bytes as f64 / 1e6);
     ensure!(bytes < LARGEST_BYTES, "{PROGRAM} has {bytes} bytes, more than {LARGEST_BYTES}");
-    let machines = Path::new(super::BENCH).join("firstboot");
-    let _ = fs::remove_dir_all(&machines);
+    println!("\n| files | step | wall ms | CPU ms | peak MB |\n|---|---|---|---|---|");
+    // In memory it is the program that is measured; on the disk of whoever measures, `propagate` waits for its syncs.
+    let whole = measure_steps("in memory", &Path::new("/dev/shm").join(format!("kiln-bench-{}", std::process::id())))?;
+    measure_steps("on the disk", &Path::new(super::BENCH).join("firstboot"))?;
+    println!("\nall steps in memory: {whole:.1} ms");
+    ensure!(whole < LONGEST_MILLISECONDS, "a boot is {whole:.0} ms longer, more than {LONGEST_MILLISECONDS}");
+    Ok(())
+}
+
+/// Runs each verb once on each of many machines; gives the wall time of all verbs for one.
+fn measure_steps(files: &str, machines: &Path) -> Result<f64> {
     for number in 0..RUNS {
         write_machine(&machines.join(number.to_string()))?;
     }
     let root = format!("{}/{{n}}", machines.display());
-    println!("\n| step | wall ms | CPU ms | peak MB |\n|---|---|---|---|");
     let mut whole = 0.0;
     for step in [
         vec!["copy-network"],
@@ -48,12 +56,11 @@ pub fn run() -> Result<()> {
         let figures = measure(Cores::One, RUNS, &command)?;
         let each = |seconds: f64| seconds * 1e3 / f64::from(RUNS);
         let (wall, cpu) = (each(figures.wall_seconds), each(figures.cpu_seconds));
-        println!("| {} | {wall:.1} | {cpu:.1} | {:.1} |", step.join(" "), figures.peak_megabytes);
+        println!("| {files} | {} | {wall:.1} | {cpu:.1} | {:.1} |", step.join(" "), figures.peak_megabytes);
         whole += wall;
     }
-    println!("\nall of them: {whole:.1} ms");
-    ensure!(whole < LONGEST_MILLISECONDS, "a boot is {whole:.0} ms longer, more than {LONGEST_MILLISECONDS}");
-    Ok(())
+    fs::remove_dir_all(machines)?;
+    Ok(whole)
 }
 
 /// A bond of two ports with a VLAN, left for the first boot, and a pool's dummy in the real root.

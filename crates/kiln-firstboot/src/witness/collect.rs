@@ -22,7 +22,7 @@ pub fn collect(root: &Root, point: Point, policy: Policy) -> Report {
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     };
     let uptime = text("/proc/uptime").and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
-    let in_initramfs = matches!(point, Point::Network | Point::IgnitionFailed | Point::Leaving);
+    let in_initramfs = point.is_in_initramfs();
     let (path, folder) = if in_initramfs { (RUN_CONNECTIONS, Folder::Run) } else { (ETC_CONNECTIONS, Folder::Etc) };
     let propagation = match point {
         Point::Network | Point::IgnitionFailed => None,
