@@ -26,7 +26,7 @@ use crate::machine_config;
 use crate::payload::digest::{ConfigHash, Digest, hash_simple};
 use crate::payload::overlay::{HostParts, Overlay, render_overlay};
 use crate::payload::{self, Base, KubeletConfig, Payload, RenderedPool};
-use crate::replicas::{HOLD, HOLDS_OF_METAL3, MARK};
+use crate::replicas::{HOLD, HOLDS_OF_METAL3, MARK, wanted};
 use crate::source::{SourceMap, Sourced};
 use crate::world::{FirstBootNetwork, IgnitionSource, MachineConfig, Pool, PoolOrigin, Proxy, World};
 
@@ -336,7 +336,10 @@ impl<'w, 'i> Work<'w, 'i> {
             name: id.name.clone(),
             base: pool.ignition.clone(),
             config,
-            replicas: pool.replicas.as_ref().map(|replicas| replicas.value),
+            replicas: wanted(
+                pool.platform.as_ref().map(|platform| platform.value.as_str()),
+                pool.replicas.as_ref().map(|replicas| replicas.value),
+            ),
             upgrade_type,
             release_image,
             release_version,

@@ -66,6 +66,13 @@ impl Fate<'_> {
     }
 }
 
+/// How many hosts a pool wants in service; all of them without a number.
+///
+/// A NodePool of platform None says 0 because its machines are not HyperShift's: nobody goes out of service for that.
+pub fn wanted(platform: Option<&str>, replicas: Option<u32>) -> Option<u32> {
+    replicas.filter(|replicas| *replicas > 0 || platform != Some("None"))
+}
+
 /// Decides about every host of a pool, in their order.
 pub fn choose<'a>(replicas: Option<u32>, hosts: &[Candidate<'a>]) -> Vec<Fate<'a>> {
     let Some(replicas) = replicas else { return vec![Fate::InService; hosts.len()] };
@@ -118,6 +125,15 @@ mod tests {
             created: Moment(index as i64),
         };
         words.iter().enumerate().map(of).collect()
+    }
+
+    #[test]
+    fn a_pool_whose_machines_are_brought_keeps_them_when_it_says_0() {
+        assert_eq!(wanted(Some("None"), Some(0)), None);
+        assert_eq!(wanted(Some("None"), Some(2)), Some(2));
+        assert_eq!(wanted(Some("Agent"), Some(0)), Some(0));
+        assert_eq!(wanted(None, Some(0)), Some(0));
+        assert_eq!(wanted(None, None), None);
     }
 
     fn told(replicas: Option<u32>, words: &[&str]) -> String {

@@ -17,6 +17,11 @@ pub fn read_real_root(root: &Path) -> Result<RealRoot, Failure> {
 /// Every entry of a folder, sorted by name.
 pub fn read_folder(folder: &Path) -> Result<Vec<NetworkFile>, Failure> {
     require_folder(folder)?;
+    // On the machine `cp` fails at such a link; here somebody can mend it.
+    let entries = std::fs::read_dir(folder)?.flatten();
+    if let Some(link) = entries.map(|entry| entry.path()).find(|path| !path.exists()) {
+        return Err(Failure::refused(anyhow::anyhow!("`{}` is a link that leads nowhere; remove it", link.display())));
+    }
     folder::read_folder(folder).map_err(Failure::refused)
 }
 
