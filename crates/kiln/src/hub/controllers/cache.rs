@@ -59,15 +59,13 @@ impl Item {
             #[serde(default)]
             timeline: Value,
             #[serde(default)]
-            provision: Provision,
+            provision: Value,
         }
-        #[derive(Default, Deserialize)]
-        struct Provision {
-            payload: Option<Box<str>>,
-        }
-        serde_json::from_str(&self.text)
-            .map(|Host { status }| (read_timeline(&json!({"timeline": status.timeline})), status.provision.payload))
-            .unwrap_or_default()
+        let Ok(Host { status: Status { timeline, provision } }) = serde_json::from_str(&self.text) else {
+            return Default::default();
+        };
+        let payload = provision["payload"].as_str().map(Box::from);
+        (read_timeline(&json!({"timeline": timeline, "provision": provision})), payload)
     }
 
     /// Reduces an object.
