@@ -17,7 +17,10 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         assert!(boot.take(1, Seen { time: Moment(1), report: report.clone() }, &[]));
         assert!(!boot.take(1, Seen { time: Moment(2), report }, &[]));
         let kept = boot.reports.iter().chain(&boot.kept);
-        assert!(kept.into_iter().all(|seen| serde_json::to_string(&seen.report).is_ok_and(|text| text.len() <= LARGEST_KEPT)));
+        assert!(
+            kept.into_iter()
+                .all(|seen| serde_json::to_string(&seen.report).is_ok_and(|text| text.len() <= LARGEST_KEPT))
+        );
     }
     if let Ok(text) = std::str::from_utf8(bytes)
         && let Some(claim) = Claim::parse(text)

@@ -71,7 +71,9 @@ fn edit(stream: &[u8], mut contents: Vec<u8>) {
     let index = scan(&gz, None, |_| {}).expect("a good file is refused").index;
     assert!(GzIndex::from_bytes(&index.to_bytes()).is_ok_and(|again| again == index));
     let middle = contents.len() / 2;
-    assert!(GzDisk::new(&gz).read_vec(middle as u64, contents.len() - middle).is_ok_and(|read| read == contents[middle..]));
+    assert!(
+        GzDisk::new(&gz).read_vec(middle as u64, contents.len() - middle).is_ok_and(|read| read == contents[middle..])
+    );
     let mut patch = Patch::new();
     let changed = &b"changed"[..(contents.len() - middle).min(7)];
     patch.write(middle as u64, changed);

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use kiln_core::payload::overlay::{HostParts, render_overlay};
 use kiln_core::payload::{Base, pack, render_part, render_pool};
+use kiln_core::world::FirstBootNetwork;
 use serde_json::Value;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
@@ -15,7 +16,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     assert_eq!(Ok(&pool), again.as_ref(), "the same inputs gave something else");
     let _ = pack(&pool.whole);
     let labels = BTreeMap::from([("zone".to_owned(), "a".to_owned())]);
-    let host = HostParts { node: "w0", profiles: &[], nics: &[], labels: &labels, taints: &[], ignition: None };
+    let network = FirstBootNetwork::Composed;
+    let host =
+        HostParts { node: "w0", profiles: &[], nics: &[], labels: &labels, taints: &[], ignition: None, network };
     let Some(overlay) = render_overlay(&pool, "payload", &host) else { return };
     let bare: Value = serde_json::from_str(&pool.bare.text).expect("a payload is JSON");
     let own: Value = serde_json::from_str(&overlay.files).expect("an overlay is JSON");
