@@ -29,7 +29,7 @@ kiln_unit() {
 
 install() {
     inst_simple "${KILN_FIRSTBOOT:-/usr/bin/kiln-firstboot}" /usr/bin/kiln-firstboot
-    inst_multiple cp ln mkdir mount rm touch
+    inst_multiple cp ln mkdir mount rm sync
 
     kiln_unit witness kiln-stay.service ignition-complete.target wants
     kiln_unit witness kiln-report-network.service ignition-complete.target wants
@@ -43,9 +43,7 @@ install() {
     for unit in kiln-user-config kiln-enable-network kiln-copy-network kiln-hand-over; do
         kiln_unit handover "$unit.service" ignition-complete.target requires
     done
-    for unit in ignition-files kiln-report-leaving; do
-        inst_simple "$moddir/handover/$unit.conf" "$systemdsystemunitdir/$unit.service.d/10-kiln.conf"
-    done
+    inst_simple "$moddir/handover/ignition-files.conf" "$systemdsystemunitdir/ignition-files.service.d/10-kiln.conf"
     inst_simple "$moddir/real-root/kiln-firstboot-complete.service" /usr/lib/kiln/real-root/kiln-firstboot-complete.service
 
     # Ignition labels what it wrote, always. Where there is no SELinux there is nothing to label.

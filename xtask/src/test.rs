@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::{execute, fuzz, generate, kubectl, testbed, tidy};
+use crate::{execute, fuzz, generate, kubectl, tidy};
 
 /// A program some test needs, and the Debian package it comes from.
 const ORACLES: [(&str, &str); 29] = [
@@ -48,10 +48,9 @@ const ORACLES: [(&str, &str); 29] = [
 const COREOS_INSTALLER: &str = "0.27.0";
 
 pub fn run(fuzz_seconds: u32) -> Result<()> {
-    let complete = install_packages(&[&ORACLES[..], &testbed::PROGRAMS[..]].concat())?;
+    let complete = install_packages(&ORACLES)?;
     if complete {
         build_coreos_installer()?;
-        testbed::run()?;
         kubectl::fetch()?;
     } else if let Err(error) = kubectl::fetch() {
         println!("{error:#}: what needs kubectl will be skipped");

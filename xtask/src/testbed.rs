@@ -15,10 +15,11 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
+use crate::test::install_packages;
 use crate::{execute, files};
 
 /// The programs, and the Debian packages they come from.
-pub const PROGRAMS: [(&str, &str); 5] = [
+const PROGRAMS: [(&str, &str); 5] = [
     ("/usr/bin/qemu-system-x86_64", "qemu-system-x86"),
     ("/usr/bin/mmdebstrap", "mmdebstrap"),
     ("/usr/sbin/mke2fs", "e2fsprogs"),
@@ -69,6 +70,9 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 pub fn run() -> Result<()> {
     if !nix::unistd::Uid::effective().is_root() {
         bail!("the test bed is made with chroot and mounts: run `cargo xtask testbed` as root");
+    }
+    if !install_packages(&PROGRAMS)? {
+        bail!("the test bed needs these packages");
     }
     fs::create_dir_all(FOLDER)?;
     let root = digest(&[Path::new(SCRIPTS).join("prepare-root.sh")], &[PACKAGES, ROOT_SIZE, &LEFT_OUT.concat()])?;

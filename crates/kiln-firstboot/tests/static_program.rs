@@ -1,4 +1,4 @@
-//! The program as it lies in an initramfs, when it was built (`cargo xtask test` and `cargo xtask bench firstboot` do).
+//! The program as it lies in an initramfs, when it was built (`cargo xtask testbed` and `cargo xtask bench firstboot` do).
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a helper that fails is a failed test")]
 

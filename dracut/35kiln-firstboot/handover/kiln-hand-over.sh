@@ -4,7 +4,7 @@
 set -eu
 # An emergency stops units too. Then nothing is handed over, and the network stays for whoever looks after the machine.
 [ -e /run/kiln/ignition-done ] || exit 0
-/usr/bin/kiln-firstboot propagate --policy "$KILN_POLICY"
+/usr/bin/kiln-firstboot propagate
 mkdir -p /run/kiln/boot
 mount -o rw /dev/disk/by-label/boot /run/kiln/boot
 rm -rf /run/kiln/boot/coreos-firstboot-network

@@ -1,15 +1,8 @@
 #!/bin/sh
 # Where an installer leaves the config, and where Ignition looks for it. It holds a token: nobody else reads it.
-# It is the first of Kiln's, so it also notes the policy for those that come.
 set -eu
 umask 077
 mkdir -p /run/kiln/boot /usr/lib/ignition
-policy=stock
-read -r arguments < /proc/cmdline
-for argument in $arguments; do
-    case $argument in kiln.firstboot=*) policy=${argument#*=} ;; esac
-done
-echo "KILN_POLICY=$policy" > /run/kiln/policy
 mount -o ro /dev/disk/by-label/boot /run/kiln/boot
 if [ -e /run/kiln/boot/ignition/config.ign ]; then
     cp /run/kiln/boot/ignition/config.ign /usr/lib/ignition/user.ign
