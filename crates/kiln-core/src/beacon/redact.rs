@@ -42,7 +42,7 @@ fn redact_word(word: &str) -> String {
     let lower = word.to_ascii_lowercase();
     let first = |names: &[&str]| names.iter().filter_map(|name| lower.find(name)).min();
     if let Some(at) = lower.find("data:") {
-        return format!("{}data:{HIDDEN}", hide_opaque(&word[..at]));
+        return format!("{}:{HIDDEN}", hide_opaque(&word[..at + "data".len()]));
     }
     if let Some(at) = first(&["$1$", "$2", "$5$", "$6$", "$y$", "$7$", "$gy$"]) {
         return format!("{}{HIDDEN}", hide_opaque(&word[..at]));
@@ -107,6 +107,7 @@ mod tests {
             ("Authorization: Bearer abc.def", Some("Authorization: Bearer …")),
             (r#"{"name":"Authorization","value":"Bearer abc"}"#, Some(r#"{"name":"Authorization","value":… …"#)),
             ("got data:;base64,aGVsbG8= here", Some("got data:… here")),
+            ("0123456789abcdef0123456789abdata:,x", Some("…:…")),
             ("hash $6$salt$long of core", Some("hash … of core")),
             ("https://user:word@host/a?sig=abc: bad", Some("https://…@host/a?… bad")),
             ("sha512-0123456789abcdef0123456789abcdef0123 differs", Some("… differs")),
