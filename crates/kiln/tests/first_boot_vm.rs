@@ -63,7 +63,6 @@ const COMPOSED: Host = Host {
 };
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "boots machines for minutes: see docs/first-boot.md"]
 async fn a_machine_keeps_or_loses_its_network_as_predicted_and_kiln_knows_why() {
     let Some(bed) = Bed::find("a_machine_keeps_or_loses_its_network_as_predicted_and_kiln_knows_why") else { return };
     let _alone = PROCESSORS.lock().await;
@@ -128,7 +127,6 @@ fn reports(site: &Site, host: Host) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "boots machines for minutes: see docs/first-boot.md"]
 async fn a_power_cut_while_the_network_is_handed_over_costs_another_first_boot_and_nothing_else() {
     let name = "a_power_cut_while_the_network_is_handed_over_costs_another_first_boot_and_nothing_else";
     let Some(bed) = Bed::find(name) else { return };
