@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::digest::{Digest, Inputs};
 use super::{HOSTNAME, PROFILES, RenderedPool, file_entry, kubelet};
+use crate::boot::folder::Folder;
 use crate::boot::simulate::compose;
 use crate::document::Node;
 use crate::ignition::Config;
@@ -71,12 +72,17 @@ fn profiles(pool: &RenderedPool, host: &HostParts<'_>) -> Vec<Value> {
     // First the names, which the pool's profiles use too; then the addresses, which are right on any machine.
     let merged = compose(host.profiles, &pool.profiles);
     let (profiles, _) = bind_to_macs(&merged.files, host.nics);
-    profiles
+    // What NetworkManager does not load takes no part in that; it is the pool's file all the same.
+    let unused = pool.profiles.iter().filter(|file| file.load(Folder::Etc).is_err());
+    let unused = unused.filter(|file| profiles.iter().all(|profile| profile.name != file.name));
+    let unused =
+        unused.filter_map(|file| Some(file_entry(&format!("{PROFILES}{}", file.name), file.mode, &file.bytes()?)));
+    let merged = profiles
         .iter()
         .map(|file| (format!("{PROFILES}{}", file.name), file))
         .filter(|(path, _)| !pool.kept.contains(path))
-        .map(|(path, file)| file_entry(&path, 0o600, file.keyfile.render().as_bytes()))
-        .collect()
+        .map(|(path, file)| file_entry(&path, 0o600, file.keyfile.render().as_bytes()));
+    merged.chain(unused).collect()
 }
 
 #[cfg(test)]
@@ -102,6 +108,25 @@ mod tests {
         let base = config.to_string();
         let base = crate::payload::Base { what: "base", bytes: base.as_bytes() };
         render_pool(Some(base), &render_part("p", &[], &[])).unwrap()
+    }
+
+    #[test]
+    fn a_file_of_the_pool_that_networkmanager_does_not_load_is_kept_as_it_is() {
+        let dummy = "[connection]\nid=dummy0\ntype=dummy\ninterface-name=dummy0\n";
+        let path = "/etc/NetworkManager/system-connections/dummy0.nmconnection";
+        let file = serde_json::json!({"path": path, "mode": 0o644, "contents": {"source": data_url::encode_base64(dummy.as_bytes())}});
+        let base = serde_json::json!({"ignition": {"version": "3.2.0"}, "storage": {"files": [file]}}).to_string();
+        let base = crate::payload::Base { what: "base", bytes: base.as_bytes() };
+        let pool = render_pool(Some(base), &render_part("p", &[], &[])).unwrap();
+        assert!(!pool.bare.text.contains(path));
+        let (labels, network) = (BTreeMap::new(), FirstBootNetwork::Composed);
+        let host = [keyfile("[connection]\nid=eth0\ntype=ethernet\ninterface-name=eth0\n")];
+        let parts =
+            HostParts { node: "w0", profiles: &host, nics: &[], labels: &labels, taints: &[], ignition: None, network };
+        let overlay: Value = serde_json::from_str(&render_overlay(&pool, "p-1", &parts).unwrap().files).unwrap();
+        let kept = overlay.as_array().unwrap().iter().find(|file| file["path"] == path).unwrap();
+        assert_eq!(kept["mode"], 0o644);
+        assert_eq!(data_url::decode(kept["contents"]["source"].as_str().unwrap()).unwrap(), dummy.as_bytes());
     }
 
     #[test]
