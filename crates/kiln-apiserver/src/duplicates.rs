@@ -1,39 +1,39 @@
 //! Keys that stand twice in one JSON object. Parsers take the last and say nothing; strict clients want to know.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// Where each key that stands twice is: `spec.ports[0].name`. The text must be valid JSON; of other text nothing is said.
+///
+/// Every object that is written is asked, and hardly any has one: nothing is put together before a key stands twice.
 pub fn duplicate_fields(json: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
-    let mut levels: Vec<Level> = Vec::new();
+    let mut levels: Vec<Level<'_>> = Vec::new();
     let mut at = 0;
     while let Some(byte) = json.get(at) {
         match byte {
-            b'{' | b'[' => {
-                let path = levels.last().map(Level::path).unwrap_or_default();
-                let inside = if *byte == b'{' { Inside::Object(HashSet::new()) } else { Inside::List };
-                levels.push(Level { path, inside, key: String::new(), index: 0, expects_key: *byte == b'{' });
-            }
+            b'{' => levels.push(Level { keys: Some(HashSet::new()), key: "".into(), index: 0, expects_key: true }),
+            b'[' => levels.push(Level { keys: None, key: "".into(), index: 0, expects_key: false }),
             b'}' | b']' => {
                 levels.pop();
             }
             b',' => {
                 if let Some(level) = levels.last_mut() {
                     level.index += 1;
-                    level.expects_key = matches!(level.inside, Inside::Object(_));
+                    level.expects_key = level.keys.is_some();
                 }
             }
             b'"' => {
                 let end = end_of_text(json, at);
                 if let Some(level) = levels.last_mut().filter(|level| level.expects_key) {
                     level.expects_key = false;
-                    level.key = serde_json::from_slice(&json[at..end]).unwrap_or_default();
-                    let path = level.path();
-                    if let Inside::Object(keys) = &mut level.inside
-                        && !keys.insert(level.key.clone())
-                        && !found.contains(&path)
-                    {
-                        found.push(path);
+                    level.key = key(&json[at..end]);
+                    let is_new = level.keys.as_mut().is_none_or(|keys| keys.insert(level.key.clone()));
+                    if !is_new {
+                        let place = path(&levels);
+                        if !found.contains(&place) {
+                            found.push(place);
+                        }
                     }
                 }
                 at = end;
@@ -47,28 +47,34 @@ pub fn duplicate_fields(json: &[u8]) -> Vec<String> {
 }
 
 /// An object or list that is not closed yet.
-struct Level {
-    path: String,
-    inside: Inside,
-    key: String,
+struct Level<'a> {
+    /// The keys of an object so far; none of a list.
+    keys: Option<HashSet<Cow<'a, str>>>,
+    /// Whose value comes next.
+    key: Cow<'a, str>,
     index: usize,
     expects_key: bool,
 }
 
-enum Inside {
-    Object(HashSet<String>),
-    List,
+/// What a key in its quotes says.
+fn key(quoted: &[u8]) -> Cow<'_, str> {
+    match quoted {
+        [b'"', plain @ .., b'"'] if !plain.contains(&b'\\') => String::from_utf8_lossy(plain),
+        _ => serde_json::from_slice::<String>(quoted).unwrap_or_default().into(),
+    }
 }
 
-impl Level {
-    /// Where the value that comes next is.
-    fn path(&self) -> String {
-        match (&self.inside, self.path.is_empty()) {
-            (Inside::List, _) => format!("{}[{}]", self.path, self.index),
-            (Inside::Object(_), true) => self.key.clone(),
-            (Inside::Object(_), false) => format!("{}.{}", self.path, self.key),
+/// Where the value that comes next is.
+fn path(levels: &[Level<'_>]) -> String {
+    let mut path = String::new();
+    for level in levels {
+        match (&level.keys, path.is_empty()) {
+            (None, _) => path.push_str(&format!("[{}]", level.index)),
+            (Some(_), true) => path.push_str(&level.key),
+            (Some(_), false) => path.push_str(&format!(".{}", level.key)),
         }
     }
+    path
 }
 
 /// The place behind the closing quote.

@@ -11,6 +11,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use kiln_apiserver::admission::Admission;
 use kiln_apiserver::audit::{AuditLimits, AuditLog};
 use kiln_apiserver::health::Weight;
@@ -24,6 +26,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use admission::Rules;
 use approval::Approver;
+use background::Background;
 use definitions::Policy;
 use node::listener::{ListenError, NodeListen, NodeListener, connection_limits};
 use node::{NodeEndpoint, NodeLimits};
@@ -32,6 +35,7 @@ use tasks::Tasks;
 
 pub mod admission;
 pub mod approval;
+mod background;
 pub mod beacon;
 pub mod boot_secrets;
 pub mod controllers;
@@ -121,6 +125,9 @@ pub enum HubError {
     /// Machines cannot be listened to.
     #[error("machines cannot be listened to")]
     Node(#[from] ListenError),
+    /// No threads for what nobody waits for.
+    #[error("the threads of the controllers did not start")]
+    Threads(#[source] io::Error),
     /// Something that must not end has ended.
     #[error("the hub ended because one of its tasks did: {0}")]
     Ended(String),
@@ -153,12 +160,14 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
     let pools = pools::Settings { endpoint: Some(reached), ..pools::Settings::default() };
     let mut terminated = signal(SignalKind::terminate()).map_err(listen_error)?;
 
+    let background = Background::start().map_err(HubError::Threads)?;
     let mut tasks = Tasks::default();
-    tasks.spawn("garbage collection", Arc::clone(&server).run_janitor());
     let approver = Approver { endpoint: pools.endpoint.clone(), ..approver(&server) };
-    tasks.spawn("rules", rules.follow(Arc::clone(&server)));
-    tasks.spawn("controllers", controllers::run_embedded(Arc::clone(&server), pools));
-    tasks.spawn("certificates", approval::run(approver, server.stopping()));
+    let mut behind = |name, task: BoxFuture<'static, ()>| tasks.spawn_on(&background.handle, name, task);
+    behind("garbage collection", Arc::clone(&server).run_janitor().boxed());
+    behind("rules", rules.follow(Arc::clone(&server)).boxed());
+    behind("controllers", controllers::run_embedded(Arc::clone(&server), pools).boxed());
+    behind("certificates", approval::run(approver, server.stopping()).boxed());
     tasks.spawn("node endpoints", Arc::clone(&nodes).run(server.stopping()));
     if let Some(listener) = node_listener {
         let (router, limits) = (node::node_router(Arc::clone(&nodes)), connection_limits(config.shutdown));

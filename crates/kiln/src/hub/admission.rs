@@ -4,16 +4,19 @@
 //! other finding comes back as a warning, so that an existing folder is accepted unchanged and in any order. Warnings are
 //! about the object in the world as it would be: what is stored, and this object.
 //!
-//! **Bounded:** a world of up to [`WHOLE`] objects is judged whole. In a larger one the object is judged with its
-//! [neighbours](super::world::neighbours), and conclusions that need the whole world are left to the controllers, who
-//! judge all of it after every change.
+//! **Bounded:** a world of up to [`WHOLE`] objects is judged whole, for one client at a time. In a larger one, and for whoever
+//! else writes meanwhile, the object is judged with its [neighbours](super::world::neighbours), and conclusions that
+//! need the whole world are left to the controllers, who judge all of it after every change.
+//!
+//! **Bounded, too:** so many objects are judged at once and in a second ([`Allowance`]). Whoever writes more (ten thousand
+//! hosts) is told no more than what is refused; the findings come as conditions.
 //!
 //! The contents of Secrets do not reach this place: [`WorldCache`] keeps none.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kiln_apiserver::Server;
 use kiln_apiserver::admission::{Admission, Review, Verdict, aside};
@@ -23,22 +26,33 @@ use kiln_apiserver::store::EventKind;
 use kiln_core::diagnostic::{Code, Diagnostic, Severity};
 use serde_json::Value;
 
+use allowance::Allowance;
+
 use super::world::neighbours::{FROM_THE_WHOLE, Neighbours};
 use super::world::{JudgedWorld, ObjectKey, Selection, WorldCache, document};
+
+mod allowance;
 
 /// A world of no more objects is judged whole: some 20 ms of one core.
 pub const WHOLE: usize = 192;
 /// So few objects are judged in about a millisecond.
 const QUICK: usize = 4;
-/// Changes taken over from the store at a time.
-const BATCH: usize = 1024;
+/// Changes taken over from the store at a time, while whoever writes may have to wait.
+const BATCH: usize = 64;
 /// How often they are taken over while nobody writes whom the rules judge. The store remembers some thousands of changes, and
 /// ten thousand statuses are written in some seconds; who comes after more than that must read everything again.
 const KEEP_UP: Duration = Duration::from_millis(250);
 
+/// What whoever writes too fast is told.
+const NOT_JUDGED: &str =
+    "not judged here: more is written at once than the rules keep up with; what they find will be in its conditions";
+
 /// Runs the rules on what is applied.
 #[derive(Debug, Default)]
 pub struct Rules {
+    allowance: Mutex<Allowance>,
+    /// Held by whoever judges a whole world.
+    whole: Mutex<()>,
     known: Mutex<Known>,
     /// Whether what was stored at the start is known.
     read: AtomicBool,
@@ -72,7 +86,12 @@ impl Rules {
     }
 
     fn read_stored(&self, server: &Server) {
-        self.lock().catch_up(server);
+        self.lock().learn_kinds(server);
+        let collections: Vec<Arc<str>> = self.lock().cursors.keys().cloned().collect();
+        for collection in &collections {
+            // The lock is given back after each batch.
+            while self.lock().read_batch(server, collection) {}
+        }
         self.read.store(true, Ordering::Release);
     }
 
@@ -89,33 +108,67 @@ impl Admission for Rules {
         }
         let Some(text) = document(review.object) else { return Verdict::default() };
         let own = ObjectKey::of(review.object);
+        let allowed = self.allowance.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
+        if allowed { self.look(review, own, &text) } else { briefly(own, &text) }
+    }
+}
+
+impl Rules {
+    /// What there is to say about the object in the world as it would be.
+    fn look(&self, review: &Review<'_>, own: ObjectKey, text: &str) -> Verdict {
         if !self.read.load(Ordering::Acquire) {
             aside(|| self.read_stored(review.server));
         }
-        let (selection, whole) = self.lock().select(review, &own, &text);
-        let selection = selection.with(own.clone(), &text);
+        let alone = self.whole.try_lock();
+        let (selection, whole) = self.lock().select(review, &own, text, alone.is_ok());
+        let selection = selection.with(own.clone(), text);
         let judged = if selection.len() > QUICK { aside(|| selection.judge()) } else { selection.judge() };
         let believed = |finding: &&Diagnostic| whole || !FROM_THE_WHOLE.contains(&finding.code);
         let (refusing, rest): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
             about(&judged, &own).filter(believed).partition(|finding| is_refused(&own, finding, &judged));
         match refusing.is_empty() {
             true => Verdict { causes: Vec::new(), warnings: rest.into_iter().map(warning).collect() },
-            false => Verdict { causes: refusing.into_iter().map(cause).collect(), warnings: Vec::new() },
+            false => refused(refusing.into_iter()),
         }
     }
 }
 
+/// Only what is refused, which the object says by itself. Of Kiln's own kinds that is what cannot be read of them.
+fn briefly(own: ObjectKey, text: &str) -> Verdict {
+    let is_native = own.group == kiln_api::NATIVE_GROUP;
+    let alone = Selection::default().with(own.clone(), text);
+    let judged = if is_native { alone.read() } else { alone.judge() };
+    let refusing: Vec<&Diagnostic> =
+        about(&judged, &own).filter(|finding| is_refused(&own, finding, &judged)).collect();
+    match refusing.is_empty() {
+        true => Verdict { causes: Vec::new(), warnings: vec![NOT_JUDGED.into()] },
+        false => refused(refusing.into_iter()),
+    }
+}
+
+fn refused<'a>(findings: impl Iterator<Item = &'a Diagnostic>) -> Verdict {
+    Verdict { causes: findings.map(cause).collect(), warnings: Vec::new() }
+}
+
 impl Known {
     /// The objects to judge one with, and whether these are all.
-    fn select(&mut self, review: &Review<'_>, own: &ObjectKey, text: &str) -> (Selection, bool) {
+    fn select(&mut self, review: &Review<'_>, own: &ObjectKey, text: &str, alone: bool) -> (Selection, bool) {
         self.catch_up(review.server);
-        if self.cache.len() <= WHOLE {
+        if alone && self.cache.len() <= WHOLE {
             return (self.cache.select(self.cache.keys()), true);
         }
         (self.cache.select(self.neighbours.of(own, text)), false)
     }
 
     fn catch_up(&mut self, server: &Server) {
+        self.learn_kinds(server);
+        for collection in self.cursors.keys().cloned().collect::<Vec<_>>() {
+            while self.read_batch(server, &collection) {}
+        }
+    }
+
+    /// Reads the collections of kinds that are new.
+    fn learn_kinds(&mut self, server: &Server) {
         let registry = server.registry();
         if self.registry.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &registry)) {
             for resource in registry.all().filter(|resource| kiln_api::is_read(&resource.group, &resource.kind)) {
@@ -124,9 +177,6 @@ impl Known {
                 }
             }
             self.registry = Some(registry);
-        }
-        for collection in self.cursors.keys().cloned().collect::<Vec<_>>() {
-            self.read_changes(server, &collection);
         }
     }
 
@@ -147,20 +197,19 @@ impl Known {
         self.cursors.insert(Arc::clone(collection), snapshot.revision);
     }
 
-    fn read_changes(&mut self, server: &Server, collection: &Arc<str>) {
-        loop {
-            let cursor = self.cursors.get(collection).copied().unwrap_or_default();
-            let Ok(events) = server.changes(collection, cursor, BATCH) else {
-                return self.begin_anew(server);
-            };
-            for event in &events {
-                self.take(&event.object.value(), event.kind != EventKind::Deleted);
-            }
-            match events.last() {
-                Some(last) => drop(self.cursors.insert(Arc::clone(collection), last.object.revision)),
-                None => return,
-            }
+    /// Takes some changes over; whether there may be more.
+    fn read_batch(&mut self, server: &Server, collection: &Arc<str>) -> bool {
+        let cursor = self.cursors.get(collection).copied().unwrap_or_default();
+        let Ok(events) = server.changes(collection, cursor, BATCH) else {
+            self.begin_anew(server);
+            return false;
+        };
+        for event in &events {
+            self.take(&event.object.value(), event.kind != EventKind::Deleted);
         }
+        let Some(last) = events.last() else { return false };
+        self.cursors.insert(Arc::clone(collection), last.object.revision);
+        events.len() == BATCH
     }
 
     fn take(&mut self, object: &Value, exists: bool) {

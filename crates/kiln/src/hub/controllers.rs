@@ -37,7 +37,7 @@ use cache::{Cache, Change};
 use execute::{execute_objects, execute_statuses};
 use figures::Figures;
 use kinds::WATCHED;
-use looking::Looking;
+use looking::look;
 use plan_objects::{ObjectChange, plan_objects};
 use summary::{Summary, summarize};
 
@@ -249,10 +249,6 @@ async fn run_telling(
 }
 
 async fn control(client: &Client, pace: Pace, shared: &Arc<Shared>) {
-    let looking = match Looking::start() {
-        Ok(looking) => looking,
-        Err(error) => return tracing::error!(%error, "no thread to look at the world on; the controllers stop"),
-    };
     let mut summary = Arc::new(Summary::default());
     let mut failures = 0_u32;
     loop {
@@ -270,14 +266,14 @@ async fn control(client: &Client, pace: Pace, shared: &Arc<Shared>) {
         };
         let began = Instant::now();
         if change == Change::World {
-            match observe_world(shared, &looking).await {
+            match observe_world(shared).await {
                 Some(new) => summary = Arc::new(new),
                 None => continue,
             }
         }
         let judged = began.elapsed();
         shared.desk.tell_looked();
-        let Some((objects, statuses)) = plan(shared, &summary, &looking).await else { continue };
+        let Some((objects, statuses)) = plan(shared, &summary).await else { continue };
         let looked = began.elapsed();
         let planned = (objects.len(), statuses.len());
         let made = execute_objects(client, objects).await;
@@ -300,13 +296,13 @@ async fn control(client: &Client, pace: Pace, shared: &Arc<Shared>) {
 }
 
 /// Judges the world where nobody waits for it: watches and requests go on.
-async fn observe_world(shared: &Arc<Shared>, looking: &Looking) -> Option<Summary> {
+async fn observe_world(shared: &Arc<Shared>) -> Option<Summary> {
     let (world, foreign) = {
         let state = shared.lock();
         (state.cache.world.clone(), pools::foreign_pools(&state.cache))
     };
     let pools::LookInputs { bases, stored, previous } = shared.desk.look_inputs();
-    let judged = looking.run(move || {
+    let judged = look(move || {
         let inputs = Inputs { bases: &bases, stored: &stored, previous: &previous, foreign: &foreign };
         let (judged, mut provision) = world.judge_with(inputs);
         let summary = summarize(&judged);
@@ -322,13 +318,9 @@ async fn observe_world(shared: &Arc<Shared>, looking: &Looking) -> Option<Summar
 }
 
 /// Compares what should be with what there is, there as well and with a picture of the cache.
-async fn plan(
-    shared: &Arc<Shared>,
-    summary: &Arc<Summary>,
-    looking: &Looking,
-) -> Option<(Vec<ObjectChange>, Vec<StatusPatch>)> {
+async fn plan(shared: &Arc<Shared>, summary: &Arc<Summary>) -> Option<(Vec<ObjectChange>, Vec<StatusPatch>)> {
     let (cache, summary) = (shared.lock().cache.clone(), Arc::clone(summary));
-    let planned = looking.run(move || (plan_objects(&summary, &cache), plan_status(&summary, &cache, now())));
+    let planned = look(move || (plan_objects(&summary, &cache), plan_status(&summary, &cache, now())));
     let planned = planned.await;
     if planned.is_none() {
         tracing::error!("nothing was planned; the next change tries again");

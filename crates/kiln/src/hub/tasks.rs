@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 /// Running tasks with their names.
@@ -12,10 +13,16 @@ pub struct Tasks(JoinSet<&'static str>);
 impl Tasks {
     /// Starts one.
     pub fn spawn(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        self.0.spawn(async move {
+        self.spawn_on(&Handle::current(), name, task);
+    }
+
+    /// Starts one on the threads of another runtime.
+    pub fn spawn_on(&mut self, threads: &Handle, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let named = async move {
             task.await;
             name
-        });
+        };
+        self.0.spawn_on(named, threads);
     }
 
     /// Waits for the first that ends; for ever when there is none.

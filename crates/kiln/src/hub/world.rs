@@ -116,6 +116,13 @@ impl Selection {
         self.documents.len()
     }
 
+    /// Their world, and what cannot be read of it.
+    pub(super) fn read(&self) -> JudgedWorld {
+        let (world, sources, mut findings) = build(self.documents.iter().map(|(key, text)| (key, &**text)));
+        attribute(&mut findings, &world.objects, &sources);
+        JudgedWorld { world, sources, findings }
+    }
+
     /// Their world, and what is to be said about it.
     pub fn judge(&self) -> JudgedWorld {
         judge(self.documents.iter().map(|(key, text)| (key, &**text)))
