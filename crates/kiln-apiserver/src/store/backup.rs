@@ -34,6 +34,9 @@ const LONGEST_MANIFEST: u64 = 64 << 10;
 /// What a restored store's revision is ahead of the backup's: more than any hub writes between two backups.
 pub const GAP: u64 = 1 << 32;
 
+/// No hub comes this far, at a million writes in a second.
+const HIGHEST: u64 = 1 << 62;
+
 const STORE: &str = "store.db";
 const AUTHORITY: [&str; 2] = ["ca.crt", "ca.key"];
 
@@ -258,13 +261,28 @@ impl Manifest {
         json!({"created": created, "revision": revision, "format": format, "sealed": sealed, "parts": parts})
     }
 
+    /// Reads the two lines a backup begins with; the parts follow. Or says what is wrong with them.
+    pub fn read(input: &mut impl BufRead) -> Result<Manifest, String> {
+        let mut line = || {
+            let mut text = String::new();
+            input.take(LONGEST_MANIFEST).read_line(&mut text).map_err(|error| error.to_string())?;
+            Ok::<_, String>(text)
+        };
+        let mark = line()?;
+        if mark.trim_end() != MARK {
+            let newer = mark.starts_with("kiln-backup ");
+            return Err(if newer { "it is of a newer program" } else { "it begins otherwise" }.into());
+        }
+        Manifest::parse(line()?.trim_end()).ok_or_else(|| "its manifest is damaged".into())
+    }
+
     fn parse(line: &str) -> Option<Manifest> {
         let value: Value = serde_json::from_str(line).ok()?;
-        let mut parts = Vec::new();
+        let mut parts: Vec<Part> = Vec::new();
         for part in value["parts"].as_array()? {
             let name = part["name"].as_str()?;
             // A name from a file must not lead out of the folder.
-            if name != STORE && !AUTHORITY.contains(&name) {
+            if name != STORE && !AUTHORITY.contains(&name) || parts.iter().any(|part| part.name == name) {
                 return None;
             }
             let (bytes, sha256) = (part["bytes"].as_u64()?, part["sha256"].as_str()?.to_owned());
@@ -272,7 +290,8 @@ impl Manifest {
         }
         Some(Manifest {
             created: value["created"].as_str()?.to_owned(),
-            revision: value["revision"].as_u64()?,
+            // The store goes on from there and must have somewhere to go.
+            revision: value["revision"].as_u64().filter(|revision| *revision <= HIGHEST)?,
             format: value["format"].as_i64()?,
             sealed: value["sealed"].as_bool()?,
             parts,
@@ -315,18 +334,7 @@ fn describe(copy: &Path) -> Result<(u64, i64, bool), BackupError> {
 
 fn open_backup(source: &Path) -> Result<(Manifest, BufReader<File>), BackupError> {
     let mut input = BufReader::new(open(source)?);
-    let mut line = || {
-        let mut text = String::new();
-        let read = input.by_ref().take(LONGEST_MANIFEST).read_line(&mut text);
-        read.map_err(|error| unreadable(source, &error.to_string()))?;
-        Ok::<_, BackupError>(text)
-    };
-    let mark = line()?;
-    if mark.trim_end() != MARK {
-        let why = if mark.starts_with("kiln-backup ") { "it is of a newer program" } else { "it begins otherwise" };
-        return Err(unreadable(source, why));
-    }
-    let manifest = Manifest::parse(line()?.trim_end()).ok_or_else(|| unreadable(source, "its manifest is damaged"))?;
+    let manifest = Manifest::read(&mut input).map_err(|why| unreadable(source, &why))?;
     Ok((manifest, input))
 }
 

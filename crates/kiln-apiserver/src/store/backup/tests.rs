@@ -115,6 +115,8 @@ async fn restoring_refuses_a_running_store_a_full_folder_and_damaged_files() {
     flipped[middle] ^= 1;
     let longer = [bytes.as_slice(), b"x"].concat();
     let escaping = String::from_utf8_lossy(&bytes).replacen("\"store.db\"", "\"../../x\"", 1).into_bytes();
+    let endless = String::from_utf8_lossy(&bytes).replacen("\"revision\":2", "\"revision\":18446744073709551615", 1);
+    let endless = endless.into_bytes();
     for (damaged, expected) in [
         (flipped.as_slice(), "store.db is not what was backed up"),
         (&bytes[..bytes.len() - 1], "store.db is not what was backed up"),
@@ -123,6 +125,7 @@ async fn restoring_refuses_a_running_store_a_full_folder_and_damaged_files() {
         (b"SQLite format 3\0", "it begins otherwise"),
         (b"kiln-backup 1\n{}\n", "its manifest is damaged"),
         (&escaping, "its manifest is damaged"),
+        (&endless, "its manifest is damaged"),
         (b"", "it begins otherwise"),
     ] {
         let path = folder.path().join("damaged");
