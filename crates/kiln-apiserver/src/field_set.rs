@@ -4,11 +4,15 @@
 //! `v:"a"` an item of a set by its value.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+/// One step of a path. Paths share their beginnings, so the steps are shared.
+pub type Element = Arc<str>;
+
 /// Where a field is.
-pub type Path = Vec<String>;
+pub type Path = Vec<Element>;
 
 /// A set of paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,7 +36,7 @@ impl FieldSet {
             let mut at = &mut root;
             for element in path {
                 let Value::Object(map) = at else { break };
-                at = map.entry(element.clone()).or_insert_with(|| Value::Object(Map::new()));
+                at = map.entry(&**element).or_insert_with(|| Value::Object(Map::new()));
             }
             // Paths come in order: whether something below follows is not known yet.
             if let Value::Object(map) = at {
@@ -68,18 +72,18 @@ impl FieldSet {
 
     /// What the predicate takes.
     #[must_use]
-    pub fn filter(&self, keep: impl Fn(&[String]) -> bool) -> FieldSet {
+    pub fn filter(&self, keep: impl Fn(&[Element]) -> bool) -> FieldSet {
         FieldSet(self.0.iter().filter(|path| keep(path)).cloned().collect())
     }
 
     /// Whether this path, or one below it, is in the set.
-    pub fn touches(&self, path: &[String]) -> bool {
+    pub fn touches(&self, path: &[Element]) -> bool {
         self.0.range(path.to_vec()..).next().is_some_and(|next| next.starts_with(path))
     }
 }
 
 /// A path as messages write it: `.spec.ports[name="a"].mtu`.
-pub fn render_path(path: &[String]) -> String {
+pub fn render_path(path: &[Element]) -> String {
     let mut text = String::new();
     for element in path {
         match element.split_once(':') {
@@ -108,7 +112,7 @@ fn read(value: &Value, path: &mut Path, set: &mut BTreeSet<Path>) {
         if key == "." {
             set.insert(path.clone());
         } else {
-            path.push(key.clone());
+            path.push(key.as_str().into());
             read(below, path, set);
             path.pop();
         }

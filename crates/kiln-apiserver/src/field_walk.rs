@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::field_set::{FieldSet, Path};
+use crate::field_set::{Element, FieldSet, Path};
 use crate::schema::{Form, ListType, Schema, same};
 
 /// What changed.
@@ -149,6 +149,11 @@ fn map(value: Option<&Value>) -> Option<&Map<String, Value>> {
     value.and_then(Value::as_object).filter(|map| !map.is_empty())
 }
 
+/// The element of a field.
+fn field(key: &str) -> Element {
+    ["f:", key].concat().into()
+}
+
 /// The keys of both, each once.
 fn keys<'a>(old: Option<&'a Map<String, Value>>, new: Option<&'a Map<String, Value>>) -> Vec<&'a String> {
     let known = |key: &&String| !old.is_some_and(|old| old.contains_key(*key));
@@ -169,7 +174,7 @@ fn collect(schema: &Schema, value: &Value, path: &mut Path, set: &mut FieldSet) 
                 let mut count: HashMap<&str, usize> = HashMap::new();
                 items.iter().for_each(|(element, _)| *count.entry(element).or_default() += 1);
                 for (element, item) in &items {
-                    path.push(element.clone());
+                    path.push(element.as_str().into());
                     // Items that cannot be told apart are one.
                     if count.get(element.as_str()) == Some(&1) {
                         collect(schema.items().unwrap_or(&ANYTHING), item, path, set);
@@ -185,7 +190,7 @@ fn collect(schema: &Schema, value: &Value, path: &mut Path, set: &mut FieldSet) 
         Shape::Map | Shape::Nothing => {
             for (key, below) in value.as_object().into_iter().flatten() {
                 let top = path.is_empty();
-                path.push(format!("f:{key}"));
+                path.push(field(key));
                 collect(child(schema, key, top), below, path, set);
                 let empty = below.is_null() || below.as_object().is_some_and(Map::is_empty);
                 if empty || !declares(schema, key, top) {
@@ -243,7 +248,7 @@ fn compare_as(
             if !schema.is_atomic_map() && (before.is_some() || after.is_some()) {
                 let top = path.is_empty();
                 for key in keys(before, after) {
-                    path.push(format!("f:{key}"));
+                    path.push(field(key));
                     let (old, new) = (before.and_then(|map| map.get(key)), after.and_then(|map| map.get(key)));
                     compare_at(child(schema, key, top), old, new, path, comparison);
                     path.pop();
@@ -273,7 +278,7 @@ fn compare_items(
     after.iter().for_each(|(element, item)| items.entry(element).or_default().1.push(item));
     let each = schema.items().unwrap_or(&ANYTHING);
     for (element, (old, new)) in items {
-        path.push(element.to_owned());
+        path.push(element.into());
         match (old.as_slice(), new.as_slice()) {
             ([] | [_], [] | [_]) => {
                 compare_at(each, old.first().copied(), new.first().copied(), path, comparison);

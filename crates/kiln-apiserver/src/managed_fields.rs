@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::change::{Part, WriteContext};
-use crate::field_set::FieldSet;
+use crate::field_set::{Element, FieldSet};
 use crate::field_walk::{Comparison, compare, fields_of};
 use crate::resource::Resource;
 
@@ -224,8 +224,8 @@ pub fn in_part(resource: &Resource, set: &FieldSet, part: Part) -> FieldSet {
     set.filter(|path| is_in_part(resource, path, part))
 }
 
-fn is_in_part(resource: &Resource, path: &[String], part: Part) -> bool {
-    let first = path.first().map(String::as_str).unwrap_or_default();
+fn is_in_part(resource: &Resource, path: &[Element], part: Part) -> bool {
+    let first = path.first().map_or("", |first| first);
     match part {
         Part::Main | Part::Scale => !(first == "f:status" && resource.status),
         Part::Status | Part::Approval => !["f:metadata", "f:spec"].contains(&first),
@@ -238,12 +238,12 @@ pub fn managed_part(resource: &Resource, set: &FieldSet, part: Part) -> FieldSet
 }
 
 /// Whether a field can be managed at all.
-fn is_managed(path: &[String]) -> bool {
+fn is_managed(path: &[Element]) -> bool {
     match path {
         [] => false,
-        [field] => !UNMANAGED.contains(&field.as_str()),
-        [metadata, field, rest @ ..] if metadata == "f:metadata" => {
-            !(UNMANAGED_METADATA.contains(&field.as_str()) && (rest.is_empty() || field == "f:managedFields"))
+        [field] => !UNMANAGED.contains(&&**field),
+        [metadata, field, rest @ ..] if **metadata == *"f:metadata" => {
+            !(UNMANAGED_METADATA.contains(&&**field) && (rest.is_empty() || **field == *"f:managedFields"))
         }
         _ => true,
     }

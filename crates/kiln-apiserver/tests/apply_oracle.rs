@@ -22,7 +22,7 @@ mod real;
 use std::collections::BTreeSet;
 
 use api::{Api, DEFINITIONS};
-use kiln_apiserver::field_set::render_path;
+use kiln_apiserver::field_set::{Element, render_path};
 use kiln_apiserver::field_walk::fields_of;
 use kiln_apiserver::managed_fields::{Entry, parse_entries};
 use kiln_apiserver::schema::Schema;
@@ -312,7 +312,7 @@ fn whole_body(step: &Step, before: &Value) -> Value {
 }
 
 /// What is at a path of `managedFields`.
-fn find<'a>(value: &'a Value, path: &[String]) -> Option<&'a Value> {
+fn find<'a>(value: &'a Value, path: &[Element]) -> Option<&'a Value> {
     let Some((first, rest)) = path.split_first() else { return Some(value) };
     match first.split_once(':')? {
         ("f", name) => find(value.get(name)?, rest),
@@ -337,7 +337,7 @@ fn check_ownership(schema: &Schema, object: &Value, story: &str) {
     let entries = entries(object);
     for entry in &entries {
         // Empty labels are owned and yet not kept: metadata leaves out what is empty.
-        for path in entry.fields.0.iter().filter(|path| !(path.len() == 2 && path[0] == "f:metadata")) {
+        for path in entry.fields.0.iter().filter(|path| !(path.len() == 2 && *path[0] == *"f:metadata")) {
             assert!(find(object, path).is_some(), "{story}: {} owns {} in {object}", entry.manager, render_path(path));
         }
     }
