@@ -14,6 +14,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use crate::bootstrap_token;
 use crate::timeline::Moment;
 
 mod check;
@@ -37,8 +38,6 @@ const AUTHENTICATED: &str = "system:authenticated";
 pub const SHARED_USER: &str = "system:serviceaccount:openshift-machine-config-operator:node-bootstrapper";
 const SHARED_GROUPS: [&str; 3] =
     ["system:serviceaccounts:openshift-machine-config-operator", "system:serviceaccounts", AUTHENTICATED];
-/// What begins the user of a bootstrap token, which many nodes may share.
-const TOKEN_USER: &str = "system:bootstrap:";
 const TOKEN_GROUP: &str = "system:bootstrappers";
 
 /// How long after its config was fetched a node may ask for its first certificate, in seconds.
@@ -322,7 +321,7 @@ fn client_requestor(request: &Request, own: bool) -> Result<(), Verdict> {
     let groups_fit = match request.username.as_str() {
         _ if own => has(AUTHENTICATED),
         SHARED_USER => request.groups.len() == SHARED_GROUPS.len() && SHARED_GROUPS.iter().all(|group| has(group)),
-        user if user.starts_with(TOKEN_USER) => has(TOKEN_GROUP) && has(AUTHENTICATED),
+        user if user.starts_with(bootstrap_token::USER) => has(TOKEN_GROUP) && has(AUTHENTICATED),
         user => {
             let message =
                 format!("{user} asks for it, who is neither this host's own user nor the nodes' bootstrap user");
@@ -433,6 +432,9 @@ fn prove(provision: &Provision, wanted: Proof, own: bool, proven_key: bool) -> R
         (true, ..) => Ok(Bond::Key),
         (false, _, false) => Err(Verdict::deny(Check::Key, "its key is not one the host reported")),
         (false, true, true) => Ok(Bond::User),
+        (false, false, true) if provision.user.is_some() => {
+            Err(Verdict::deny(Check::Identity, "the host has a user of its own, and another one asks for it"))
+        }
         (false, false, true) if wanted == Proof::Fetched => Ok(Bond::Fetch),
         (false, false, true) => Err(Verdict::hold(
             Check::Identity,

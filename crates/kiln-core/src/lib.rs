@@ -8,6 +8,7 @@ pub mod beacon;
 pub mod beacon_token;
 pub mod boot;
 pub mod boot_token;
+pub mod bootstrap_token;
 pub mod certificate_request;
 pub mod check;
 pub mod diagnostic;

@@ -16,13 +16,14 @@
 //! Not here: extensions, FIPS, kernel types and OS images of MachineConfigs. Ignition has no word for them; a payload says
 //! in its notes that they are missing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use serde_json::{Value, json};
 
 use crate::boot::folder::{Content, NetworkFile};
 use crate::boot::teardown::RealRoot;
+use crate::bootstrap_token::{PATHS, take_credentials};
 use crate::diagnostic::registry::explanation;
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::document::Node;
@@ -30,7 +31,7 @@ use crate::ignition::convert::convert;
 use crate::ignition::data_url::encode_base64;
 use crate::ignition::merge::merge;
 use crate::ignition::validate::validate;
-use crate::ignition::{Config, SpecVersion, unpack_gzip};
+use crate::ignition::{Config, Contents, SpecVersion, unpack_gzip};
 use crate::machine_config::{self, pin_compression, unpin_compression};
 use crate::source::SourceMap;
 use crate::world::MachineConfig;
@@ -67,6 +68,20 @@ pub struct Part {
     pub errors: Vec<String>,
     /// What Ignition has no word for.
     pub notes: Vec<String>,
+    /// Whether hosts get a bootstrap user of their own.
+    own_user: bool,
+}
+
+impl Part {
+    /// The same for hosts that get a bootstrap user of their own each.
+    pub fn with_own_user(self) -> Part {
+        Part { id: own_user_id(self.id), own_user: true, ..self }
+    }
+}
+
+/// The digest of a part for hosts with a bootstrap user of their own.
+pub fn own_user_id(part: Digest) -> Digest {
+    Inputs::of("kiln payload part 1, own user").with(part.to_string()).digest()
 }
 
 /// A base config as it was fetched or read.
@@ -100,6 +115,8 @@ pub struct RenderedPool {
     pub profiles: Vec<NetworkFile>,
     /// Paths below [`PROFILES`] that stay in `bare`: what Ignition fetches at boot cannot be merged here.
     pub kept: BTreeSet<String>,
+    /// Bootstrap kubeconfigs by path, without the token: each host gets them with its own. They are left out of `bare`.
+    pub kubeconfigs: BTreeMap<String, Value>,
     /// What Ignition has no word for.
     pub notes: Vec<String>,
 }
@@ -198,7 +215,7 @@ pub fn render_part(pool: &str, configs: &[&MachineConfig], kubelet: &[KubeletCon
             nothing => *nothing = json!([entry]),
         }
     }
-    Part { id, text: config.to_string(), errors, notes }
+    Part { id, text: config.to_string(), errors, notes, own_user: false }
 }
 
 /// The digest of a pool's payload, without rendering it.
@@ -229,7 +246,13 @@ pub fn render_pool(base: Option<Base<'_>>, part: &Part) -> Result<RenderedPool, 
     let version = oldest_version(&config);
     let config = convert(&config, version).config;
     let whole = Payload { id, text: config.root.to_json().to_string(), version };
-    let Stripped { config: bare, profiles, kept, anything } = strip(config);
+    let kubeconfigs = if part.own_user { bootstrap_kubeconfigs(&config) } else { BTreeMap::new() };
+    let mut notes = part.notes.clone();
+    if part.own_user && kubeconfigs.is_empty() {
+        notes
+            .push(format!("bootstrap users of their own, without a kubeconfig with a token at {}", PATHS.join(" or ")));
+    }
+    let Stripped { config: bare, profiles, kept, anything } = strip(config, &kubeconfigs);
     let bare = match anything {
         false => whole.clone(),
         true => {
@@ -237,7 +260,7 @@ pub fn render_pool(base: Option<Base<'_>>, part: &Part) -> Result<RenderedPool, 
             Payload { id, text: bare.root.to_json().to_string(), version }
         }
     };
-    Ok(RenderedPool { whole, bare, profiles, kept, notes: part.notes.clone() })
+    Ok(RenderedPool { whole, bare, profiles, kept, kubeconfigs, notes })
 }
 
 /// Packs a payload as it is stored. The same text gives the same bytes.
@@ -263,8 +286,20 @@ struct Stripped {
     anything: bool,
 }
 
+/// The bootstrap kubeconfigs of a config, without their tokens.
+fn bootstrap_kubeconfigs(config: &Config) -> BTreeMap<String, Value> {
+    let files = config.files().into_iter().filter(|file| PATHS.contains(&file.path.value.as_str()));
+    let taken = files.filter_map(|file| match file.contents {
+        Contents::Inline(bytes) if file.append.is_empty() => {
+            Some((file.path.value, take_credentials(std::str::from_utf8(&bytes).ok()?)?))
+        }
+        _ => None,
+    });
+    taken.collect()
+}
+
 /// Takes out what overlays bring.
-fn strip(mut config: Config) -> Stripped {
+fn strip(mut config: Config, kubeconfigs: &BTreeMap<String, Value>) -> Stripped {
     let in_root = RealRoot::from_config(&config).system_connections;
     let (profiles, remote): (Vec<NetworkFile>, Vec<NetworkFile>) =
         in_root.into_iter().partition(|file| matches!(file.content, Content::Bytes(_) | Content::Profile(_)));
@@ -282,7 +317,7 @@ fn strip(mut config: Config) -> Stripped {
                 kept.insert(path.to_owned());
             }
             let profile = in_folder && !kept.contains(path);
-            !(profile || path == HOSTNAME || path == kubelet::DROP_IN)
+            !(profile || path == HOSTNAME || path == kubelet::DROP_IN || kubeconfigs.contains_key(path))
         });
         anything |= entries.len() != before;
     }

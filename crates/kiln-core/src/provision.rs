@@ -161,6 +161,8 @@ pub struct StoredPayload {
     pub id: Digest,
     /// Which objects put network files into it, by path.
     pub writers: BTreeMap<String, String>,
+    /// Bootstrap kubeconfigs that hosts get with a token of their own, by path.
+    pub kubeconfigs: BTreeMap<String, Value>,
     /// Its bytes; none when it is stored.
     pub packed: Option<Arc<[u8]>>,
 }
@@ -324,7 +326,7 @@ impl<'w, 'i> Work<'w, 'i> {
             let in_token = upgrade_type.as_deref() == Some("InPlace") && !token_is_stored;
             let group = self.with_bytes(pool, None, group, in_token || !self.is_stored(namespace, &payload))?;
             let whole = group.packed.as_ref().map(|(whole, _)| Arc::clone(whole));
-            self.want(pool, namespace, &payload, (digest, &group.writers), whole.clone());
+            self.want(pool, namespace, &payload, (digest, &group), whole.clone());
             let packed = whole.filter(|_| in_token);
             let mut notes = group.pool.notes.clone();
             notes.extend(self.not_rendered(pool));
@@ -362,7 +364,7 @@ impl<'w, 'i> Work<'w, 'i> {
             let group =
                 self.with_bytes(pool, Some(view), Arc::clone(&group), !self.is_stored(&id.namespace, &payload)).ok()?;
             let packed = group.packed.as_ref().map(|(whole, bare)| Arc::clone(if stock { whole } else { bare }));
-            self.want(pool, &id.namespace, &payload, (digest, &group.writers), packed);
+            self.want(pool, &id.namespace, &payload, (digest, &group), packed);
         }
         let (mut profiles, mut nics) = (Vec::new(), Vec::new());
         for document in self.context.documents(view) {
@@ -419,7 +421,9 @@ impl<'w, 'i> Work<'w, 'i> {
     fn find_or_render(&mut self, pool: &'w Pool, view: Option<&HostView<'w>>) -> Result<Arc<Group>, NoConfig> {
         let (configs, kubelet) = self.parts(pool, view);
         let base = self.base(pool)?;
-        let id = payload::payload_id(base.map(|(_, bytes)| bytes), payload::part_id(&configs, &kubelet));
+        let part = payload::part_id(&configs, &kubelet);
+        let part = if pool.own_bootstrap_user { payload::own_user_id(part) } else { part };
+        let id = payload::payload_id(base.map(|(_, bytes)| bytes), part);
         if let Some(group) = self.groups.get(&id).or_else(|| self.inputs.previous.groups.get(&id)) {
             let group = Arc::clone(group);
             self.groups.insert(id, Arc::clone(&group));
@@ -450,6 +454,7 @@ impl<'w, 'i> Work<'w, 'i> {
     fn render(&self, pool: &Pool, configs: &[&'w MachineConfig], kubelet: &[KubeletConfig]) -> Result<Group, NoConfig> {
         let failed = |error: payload::PayloadError| NoConfig::Failed(error.to_string());
         let part = payload::render_part(&pool.meta.id.name, configs, kubelet);
+        let part = if pool.own_bootstrap_user { part.with_own_user() } else { part };
         let base = self.base(pool)?.map(|(what, bytes)| Base { what, bytes });
         let what = base.map(|base| base.what);
         let mut pool = payload::render_pool(base, &part).map_err(failed)?;
@@ -527,7 +532,7 @@ impl<'w, 'i> Work<'w, 'i> {
         pool: &Pool,
         namespace: &str,
         name: &str,
-        (id, writers): (Digest, &BTreeMap<String, String>),
+        (id, group): (Digest, &Group),
         packed: Option<Arc<[u8]>>,
     ) {
         let packed = packed.filter(|_| !self.is_stored(namespace, name));
@@ -537,7 +542,8 @@ impl<'w, 'i> Work<'w, 'i> {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             id,
-            writers: writers.clone(),
+            writers: group.writers.clone(),
+            kubeconfigs: group.pool.kubeconfigs.clone(),
             packed,
         });
     }

@@ -418,6 +418,8 @@ pub struct Pool {
     pub first_boot_network: FirstBootNetwork,
     /// The proxy its machines fetch their config through.
     pub proxy: Option<Proxy>,
+    /// Whether each host asks for its certificate as a user of its own.
+    pub own_bootstrap_user: bool,
     /// The manifest ConfigMap it was found in.
     pub within: Option<ObjectId>,
 }

@@ -110,6 +110,7 @@ impl NodePoolSpec {
             ignition: annotated_ignition(&meta),
             first_boot_network: FirstBootNetwork::Composed,
             proxy: None,
+            own_bootstrap_user: meta.annotations.get("kiln.dev/bootstrap").is_some_and(|word| word.value == "token"),
             meta,
             origin: PoolOrigin::NodePool,
             config_selector: LabelSelector::default(),

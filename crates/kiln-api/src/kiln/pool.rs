@@ -15,7 +15,7 @@ use crate::value;
 #[serde(rename_all = "camelCase", default)]
 struct PoolSpec {
     /// What is done when its hosts ask for certificates.
-    certificates: Carried,
+    certificates: Certificates,
     /// ConfigMaps with MachineConfigs under the key `config`, as NodePool has them.
     config: Vec<LocalReference>,
     /// Whether hosts get their network with their config.
@@ -40,6 +40,15 @@ struct PoolSpec {
     proxy: Option<ProxySettings>,
     /// How many hosts it shall have.
     replicas: Option<Sourced<u32>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Certificates {
+    /// As whom its hosts ask for them.
+    bootstrap: Option<Sourced<String>>,
+    mode: Carried,
+    proof: Carried,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -81,7 +90,7 @@ pub(crate) fn read(root: &Node, meta: Meta, intake: &mut Intake) {
 impl PoolSpec {
     fn convert(self, meta: Meta, findings: &mut Vec<Diagnostic>) -> Pool {
         let PoolSpec {
-            certificates: Carried,
+            certificates: Certificates { bootstrap, mode: Carried, proof: Carried },
             config,
             first_boot_network,
             health: Carried,
@@ -117,6 +126,7 @@ impl PoolSpec {
                 _ => FirstBootNetwork::Composed,
             },
             proxy: proxy.map(ProxySettings::convert),
+            own_bootstrap_user: bootstrap.is_some_and(|word| word.value == "token"),
             within: None,
         }
     }

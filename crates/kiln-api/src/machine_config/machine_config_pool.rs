@@ -44,6 +44,7 @@ impl MachineConfigPoolSpec {
             ignition: annotated_ignition(&meta),
             first_boot_network: FirstBootNetwork::Composed,
             proxy: None,
+            own_bootstrap_user: false,
             meta,
             origin: PoolOrigin::MachineConfigPool,
             config_selector: selector(machine_config_selector, findings),

@@ -191,6 +191,8 @@ const CLIENT: &[Case] = &[
     ("the host's own user", |scene| own_user(scene, "kiln:host:lab:w0"), "Approved identity"),
     ("the host's own user with a wrong key", |scene| { own_user(scene, "kiln:host:lab:w0"); scene.provision().keys = vec![KeyHash::of(b"x")]; }, "Denied key"),
     ("another host's own user", |scene| { own_user(scene, "kiln:host:lab:w0"); scene.request.username = "kiln:host:lab:w1".into(); }, "Denied requestor"),
+    ("the shared user, though the host has its own", |scene| { own_user(scene, "system:bootstrap:abcdef"); scene.request.username = SHARED_USER.into(); scene.request.groups = SHARED_GROUPS.map(String::from).into(); scene.host.proof = Proof::Fetched; }, "Denied identity"),
+    ("another bootstrap token, though the host has its own", |scene| { own_user(scene, "system:bootstrap:abcdef"); scene.request.username = "system:bootstrap:fedcba".into(); scene.request.groups = vec!["system:bootstrappers".into(), AUTHENTICATED.into()]; }, "Denied identity"),
     ("the host's own user without being recognised", |scene| { own_user(scene, "kiln:host:lab:w0"); scene.request.groups = vec!["x".into()]; }, "Denied groups"),
     ("a bootstrap token with the reported key", |scene| bootstrap_token(scene, &["system:bootstrappers", "system:authenticated"]), "Approved key"),
     ("a bootstrap token without its group", |scene| bootstrap_token(scene, &["system:authenticated"]), "Denied groups"),

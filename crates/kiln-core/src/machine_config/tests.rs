@@ -114,6 +114,7 @@ fn a_declared_pool_takes_what_its_selector_chooses() {
         ignition: None,
         first_boot_network: Default::default(),
         proxy: None,
+        own_bootstrap_user: false,
         within: None,
     };
     let names = |chosen: Vec<&MachineConfig>| chosen.iter().map(|it| it.meta.id.name.clone()).collect::<Vec<_>>();

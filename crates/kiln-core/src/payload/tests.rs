@@ -141,3 +141,28 @@ fn packing_gives_the_same_bytes_each_time_and_has_a_bound() {
     let large = Payload { text: noise, ..rendered.whole };
     assert!(matches!(pack(&large), Err(PayloadError::TooLarge { packed }) if packed > LARGEST_PACKED));
 }
+
+#[test]
+fn a_host_with_a_user_of_its_own_does_not_get_the_shared_token() {
+    let path = crate::bootstrap_token::PATHS[0];
+    let kubeconfig = "clusters: [{name: c, cluster: {server: 'https://api.lab'}}]\nusers: [{name: u, user: {token: shared-secret}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n";
+    let base = |contents: &str| {
+        json!({"ignition": {"version": "3.2.0"}, "storage": {"files": [{"path": path, "mode": 384,
+            "contents": {"source": encode_base64(contents.as_bytes())}}, {"path": "/etc/motd"}]}})
+        .to_string()
+    };
+    let render = |contents: &str, part: &Part| {
+        render_pool(Some(Base { what: "base", bytes: base(contents).as_bytes() }), part).unwrap()
+    };
+    let part = render_part("p", &[], &[]);
+    let shared = render(kubeconfig, &part);
+    assert!(shared.bare.text.contains(path) && shared.kubeconfigs.is_empty());
+    let own = render(kubeconfig, &part.clone().with_own_user());
+    assert_ne!(own.whole.id, shared.whole.id, "who asks is part of the config");
+    assert!(own.whole.text.contains(path) && !own.bare.text.contains(path));
+    assert_eq!(own.kubeconfigs[path]["clusters"][0]["cluster"]["server"], "https://api.lab");
+    assert!(!own.kubeconfigs[path].to_string().contains("secret") && own.notes.is_empty());
+    let without = render("{}", &part.with_own_user());
+    assert!(without.bare.text.contains(path) && without.kubeconfigs.is_empty());
+    assert_eq!(without.notes.len(), 1, "{:?}", without.notes);
+}

@@ -22,7 +22,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use connect::{BySecret, Connect};
+use connect::{ANSWER, BySecret, Connect};
 use figures::Figures;
 use fleet::{SharedFleet, Target, View};
 use kubelet::{Dialled, Kubelet};
@@ -30,6 +30,7 @@ use kubelet::{Dialled, Kubelet};
 use super::health::{self, StageFigures};
 use super::pools::Endpoint;
 
+mod bootstrap;
 mod cluster;
 pub mod connect;
 pub mod figures;
@@ -181,6 +182,14 @@ pub fn accept_key(provision: &Value, reported: &str) -> Result<Option<Value>, Wr
     keys.push(key.to_string());
     let from = keys.len().saturating_sub(MOST_KEYS);
     Ok(Some(Value::from(keys.get(from..).unwrap_or_default().to_vec())))
+}
+
+/// A request that may not take for ever.
+async fn answered<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    match tokio::time::timeout(ANSWER, request).await {
+        Ok(result) => result,
+        Err(_) => Err(Error::Service(format!("no answer within {} s", ANSWER.as_secs()).into())),
+    }
 }
 
 /// An object as JSON.

@@ -19,12 +19,13 @@ use kube::{Client, Error};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::connect::{ANSWER, Connected};
+use super::bootstrap::{self, Users};
+use super::connect::Connected;
 use super::fleet::{Member, Place, Target, View, with_fleet};
 use super::nodes::plan_node;
 use super::recorded::{Recorded, add, read_recorded, render_recorded};
 use super::requests::{Asked, NodeRecord, read_node, read_request, stage_of};
-use super::{Approver, as_value, is_absent};
+use super::{Approver, answered, as_value, is_absent};
 use crate::hub::controllers::cache::MANAGER;
 use crate::hub::controllers::kinds::{CERTIFICATE_REQUEST, HOST, NODE, Watched};
 use crate::hub::timeline::{now, record, render_time};
@@ -65,6 +66,7 @@ struct Memory {
     /// What the kubelets of nodes served.
     served: HashMap<String, (Instant, Current)>,
     denials: HashMap<Place, VecDeque<Instant>>,
+    users: Users,
 }
 
 impl Memory {
@@ -262,6 +264,8 @@ async fn look(
     let none = HashMap::new();
     let hosts = view.clusters.get(target).unwrap_or(&none);
     memory.forget(seen);
+    let members = hosts.values().flatten().map(|member| &**member);
+    bootstrap::attend(approver, connected, members, &mut memory.users).await;
     let mut witnessed: Vec<BoxFuture<'_, ()>> = Vec::new();
     let mut dialled: BTreeMap<&str, &Member> = BTreeMap::new();
     for asked in seen.requests.values() {
@@ -368,7 +372,7 @@ fn act_on_all<'a>(
 }
 
 /// Carries out all of them, some at a time.
-async fn each<T>(work: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+pub(super) async fn each<T>(work: Vec<BoxFuture<'_, T>>) -> Vec<T> {
     futures::stream::iter(work).buffer_unordered(CONCURRENCY).collect().await
 }
 
@@ -542,14 +546,6 @@ fn is_known(member: &Member, entry: &Entry) -> bool {
 
 fn parameters() -> PatchParams {
     PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() }
-}
-
-/// A request that may not take for ever.
-async fn answered<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    match tokio::time::timeout(ANSWER, request).await {
-        Ok(result) => result,
-        Err(_) => Err(Error::Service(format!("no answer within {} s", ANSWER.as_secs()).into())),
-    }
 }
 
 /// The annotation of a Host for whose requests a person vouches, with one more.

@@ -19,7 +19,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, Response, StatusCode};
@@ -27,15 +27,15 @@ use futures::StreamExt;
 use kiln_apiserver::rate_limit::{Rate, RateLimiter, source_key};
 use kiln_core::beacon::{BEACON_PATH, CREDENTIALS_PATH, Credentials, LONGEST_REPORT, Point, Report, WrongReport};
 use kiln_core::beacon_token::{self, Bearer, Claim};
-use kiln_core::ignition::data_url::encode_base64;
+use kiln_core::bootstrap_token::render_kubeconfig;
 use kiln_core::timeline::first_boot::Writer;
-use serde_json::json;
+use serde_json::Value;
 use tokio::sync::{Notify, Semaphore};
 
 use super::NodeEndpoint;
 use super::fetch::parse_bearer;
 use super::paths::{one, retry, text};
-use super::table::{HostToken, Overlay, Token};
+use super::table::{HostToken, Overlay, Payload, Token};
 use super::witness::Testimony;
 use crate::hub::beacon::Reported;
 use crate::hub::boot_secrets::hash_token;
@@ -96,29 +96,38 @@ impl Beacons {
     /// A host's files with the one that tells its witness where to report. Without a key or an address, as they were.
     pub(super) fn equip(&self, overlay: Arc<Overlay>, token: &HostToken) -> Arc<Overlay> {
         let (Some(key), Some(address)) = (self.key(), self.address.get()) else { return overlay };
-        let bearer = Bearer {
-            namespace: token.namespace.clone(),
-            host: token.host.clone(),
-            generation: token.record.generation,
-        };
+        let bearer = token.bearer();
         let credentials = Credentials {
             url: format!("{}{BEACON_PATH}", address.url.trim_end_matches('/')),
             authorities: String::from_utf8_lossy(address.authorities.as_deref().unwrap_or_default()).into_owned(),
             token: bearer.render(&key.sign(&bearer.message())),
         };
         let Ok(contents) = serde_json::to_string(&credentials) else { return overlay };
-        let file = json!({"path": CREDENTIALS_PATH, "mode": 0o600, "overwrite": true,
-            "contents": {"source": encode_base64(contents.as_bytes())}});
-        let comma = if overlay.files.is_empty() { "" } else { "," };
-        let files = [&overlay.files[..], comma.as_bytes(), file.to_string().as_bytes()].concat();
-        let mut paths = overlay.paths.clone();
-        paths.push(CREDENTIALS_PATH.into());
-        // What is composed is kept by its id; without one it is not kept.
-        let id = match overlay.id.as_str() {
-            "" => String::new(),
-            id => format!("{id} {}", hash_token(&credentials.token)),
+        Arc::new(overlay.with_file(CREDENTIALS_PATH, &contents))
+    }
+
+    /// A host's files with its bootstrap kubeconfigs, if its pool gives each host a user of its own. None without a key: what
+    /// the pool shares must not take their place.
+    pub(super) fn introduce(
+        &self,
+        overlay: Arc<Overlay>,
+        token: &HostToken,
+        payload: &Payload,
+    ) -> Option<Arc<Overlay>> {
+        if payload.kubeconfigs.is_empty() {
+            return Some(overlay);
+        }
+        let user = self.key()?.bootstrap_token(&token.bearer(), &token.record.hash);
+        let add = |overlay: Overlay, (path, without): (&String, &Value)| {
+            overlay.with_file(path, &render_kubeconfig(without, &user))
         };
-        Arc::new(Overlay { id, files: Bytes::from(files), paths, ..Overlay::clone(&overlay) })
+        Some(Arc::new(payload.kubeconfigs.iter().fold(Overlay::clone(&overlay), add)))
+    }
+
+    /// The user a host got with this payload.
+    pub(super) fn user(&self, token: &HostToken, payload: &Payload) -> Option<String> {
+        let key = self.key().filter(|_| !payload.kubeconfigs.is_empty())?;
+        Some(key.bootstrap_token(&token.bearer(), &token.record.hash).user())
     }
 }
 

@@ -192,6 +192,8 @@ async fn fetch_host(endpoint: &Arc<NodeEndpoint>, asked: &Asked<'_>, token: Arc<
     };
     check_pool(asked, &payload)?;
     let overlay = endpoint.beacons.equip(overlay, &token);
+    let overlay = endpoint.beacons.introduce(overlay, &token, &payload);
+    let overlay = overlay.ok_or(Denied::from(Outcome::Refused(Refusal::Pending)))?;
     let served = compose(endpoint, &payload, Some(&overlay), asked).await?;
     if !asked.body {
         return Ok(served);

@@ -10,11 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use axum::body::Bytes;
+use kiln_core::beacon_token::Bearer;
 use kiln_core::boot_token::{BootRecord, TokenHash};
 use kiln_core::ignition::SpecVersion;
+use kiln_core::ignition::data_url::encode_base64;
 use kiln_core::timeline::Moment;
 use kiln_core::timeline::first_boot::Writer;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use super::prepared::{Rendered, Source, Unusable};
@@ -48,6 +51,8 @@ pub struct Payload {
     pub revision: String,
     /// Which objects put network files into it.
     pub writers: Vec<Writer>,
+    /// Bootstrap kubeconfigs that hosts get with a token of their own, by path.
+    pub kubeconfigs: BTreeMap<String, Value>,
     /// What can be served, or why nothing can.
     pub source: Result<Source, Unusable>,
     /// By spec version, in the order of [`SpecVersion::all`].
@@ -86,6 +91,24 @@ pub struct Overlay {
     pub config: Option<Bytes>,
 }
 
+impl Overlay {
+    /// The same with a file that only root reads.
+    pub fn with_file(&self, path: &str, contents: &str) -> Overlay {
+        let file = json!({"path": path, "mode": 0o600, "overwrite": true,
+            "contents": {"source": encode_base64(contents.as_bytes())}});
+        let comma = if self.files.is_empty() { "" } else { "," };
+        let files = [&self.files[..], comma.as_bytes(), file.to_string().as_bytes()].concat();
+        let mut paths = self.paths.clone();
+        paths.push(path.into());
+        // What is composed is kept by its id; without one it is not kept.
+        let id = match self.id.as_str() {
+            "" => String::new(),
+            id => format!("{id} {}", hash_token(contents)),
+        };
+        Overlay { id, files: Bytes::from(files), paths, ..self.clone() }
+    }
+}
+
 impl std::fmt::Debug for Overlay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Overlay { payload, id, paths, .. } = self;
@@ -112,6 +135,13 @@ pub struct HostToken {
     pub record: BootRecord,
     /// The payload that was fetched with it.
     pub payload: Option<String>,
+}
+
+impl HostToken {
+    /// Whom tokens that are made for its host speak for.
+    pub fn bearer(&self) -> Bearer {
+        Bearer { namespace: self.namespace.clone(), host: self.host.clone(), generation: self.record.generation }
+    }
 }
 
 /// A pool's token, shared by its machines.
@@ -305,6 +335,7 @@ pub fn read_secret(object: &Value, known: Option<&Arc<Payload>>) -> Option<Item>
                 pool: label(POOL_LABEL),
                 revision,
                 writers: read_writers(data),
+                kubeconfigs: read_object(data, "kubeconfigs"),
                 source: source.and_then(|packed| Source::parse(packed.into())),
                 rendered: SpecVersion::all().map(|_| OnceCell::new()).collect(),
             })))
@@ -324,11 +355,14 @@ pub fn read_secret(object: &Value, known: Option<&Arc<Payload>>) -> Option<Item>
     }
 }
 
-/// A JSON object: paths and what puts a file there.
+/// A JSON object under a key; an empty one for what is none.
+fn read_object<T: DeserializeOwned>(data: &Value, key: &str) -> BTreeMap<String, T> {
+    serde_json::from_str(&decode_text(data, key).unwrap_or_default()).unwrap_or_default()
+}
+
+/// Paths and what puts a file there.
 fn read_writers(data: &Value) -> Vec<Writer> {
-    let text = decode_text(data, "writers").unwrap_or_default();
-    let writers: BTreeMap<String, String> = serde_json::from_str(&text).unwrap_or_default();
-    writers.into_iter().map(|(path, object)| Writer { path, object }).collect()
+    read_object(data, "writers").into_iter().map(|(path, object)| Writer { path, object }).collect()
 }
 
 /// The owner; without one the label, which is cut when the name is too long for it, or the end of the Secret's name.
@@ -391,12 +425,10 @@ fn read_pool_token(metadata: &Value, data: &Value) -> Option<Item> {
 
 #[cfg(test)]
 mod tests {
-    use base64::Engine;
-    use base64::engine::general_purpose::STANDARD;
-    use serde_json::json;
-
     use super::*;
     use crate::hub::boot_secrets::render_record;
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
 
     fn secret(name: &str, what: &str, more: Value, data: &[(&str, &str)]) -> Value {
         let data: Value = data

@@ -106,7 +106,10 @@ async fn try_write(endpoint: &NodeEndpoint, testimony: &Testimony) -> Result<(),
             let (generation, Use { at, source }) = (token.record.generation, *first);
             let cause = format!("{source} fetched the config of generation {generation}");
             let entry = Entry::reached(Stage::IgnitionFetched, at, WITNESS, cause);
-            let more = |status: &Value| fetched(&status["provision"], generation, *first, token.payload.as_deref());
+            let payload = token.payload.as_deref();
+            let served = payload.and_then(|payload| endpoint.table().payload(&token.namespace, payload));
+            let user = served.and_then(|served| endpoint.beacons.user(token, &served));
+            let more = |status: &Value| fetched(&status["provision"], generation, *first, payload, user.as_deref());
             record_with(client, &token.namespace, &token.host, &entry, more).await.map(drop)
         }
         Testimony::Alarm { token, first, source, at } => {
@@ -139,7 +142,13 @@ async fn try_write(endpoint: &NodeEndpoint, testimony: &Testimony) -> Result<(),
 }
 
 /// What `status.provision` must become. A new generation begins with clean hands; an older one changes nothing.
-fn fetched(provision: &Value, generation: u64, Use { at, source }: Use, payload: Option<&str>) -> Option<Value> {
+fn fetched(
+    provision: &Value,
+    generation: u64,
+    Use { at, source }: Use,
+    payload: Option<&str>,
+    user: Option<&str>,
+) -> Option<Value> {
     let written = provision["generation"].as_u64().unwrap_or(0);
     let at = render_time(at);
     let mut said = json!({"generation": generation, "fetchedAt": at, "source": source.to_string()});
@@ -152,6 +161,9 @@ fn fetched(provision: &Value, generation: u64, Use { at, source }: Use, payload:
     }
     if written != generation {
         (said["alarm"], said["spki"]) = (Value::Null, Value::Null);
+    }
+    if user.is_some() || written != generation {
+        said["bootstrapUser"] = user.into();
     }
     Some(json!({"provision": said}))
 }
@@ -190,7 +202,7 @@ mod tests {
     fn a_new_generation_forgets_the_alarm_and_the_keys_of_the_old_one() {
         let said = json!({"generation": 2, "fetchedAt": "2023-11-14T22:13:20Z", "source": "192.0.2.1", "payload": "p"});
         let mut anew = said.clone();
-        (anew["alarm"], anew["spki"]) = (Value::Null, Value::Null);
+        (anew["alarm"], anew["spki"], anew["bootstrapUser"]) = (Value::Null, Value::Null, Value::Null);
         for (provision, expected) in [
             (Value::Null, Some(&anew)),
             (json!({"generation": 1, "fetchedAt": "x", "alarm": "a", "spki": ["b"]}), Some(&anew)),
@@ -199,8 +211,13 @@ mod tests {
             (json!({"generation": 3}), None),
         ] {
             let expected = expected.map(|said| json!({"provision": said}));
-            assert_eq!(fetched(&provision, 2, first(), Some("p")), expected, "{provision}");
+            assert_eq!(fetched(&provision, 2, first(), Some("p"), None), expected, "{provision}");
         }
+        let user = Some("system:bootstrap:abcdef");
+        let of_a_host = fetched(&json!({"generation": 1}), 2, first(), Some("p"), user).unwrap();
+        assert_eq!(of_a_host["provision"]["bootstrapUser"].as_str(), user);
+        // Once its certificate is there the user is gone, and it does not come back with the same story.
+        assert_eq!(fetched(&said, 2, first(), Some("p"), user), None);
     }
 
     #[test]

@@ -82,7 +82,7 @@ fn begin_anew(provision: &Value, since: Option<Moment>, now: Moment) -> Option<V
     let done = released.is_some_and(|released| since.is_none_or(|since| since <= released));
     (!done).then(|| {
         json!({"provision": {"released": render_time(now), "fetchedAt": null, "source": null, "payload": null,
-            "alarm": null, "spki": null, "wanted": null}})
+            "alarm": null, "spki": null, "bootstrapUser": null, "wanted": null}})
     })
 }
 

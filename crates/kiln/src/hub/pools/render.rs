@@ -56,6 +56,9 @@ pub fn payload(payload: &StoredPayload, owner: &Owner) -> Option<Value> {
     if !payload.writers.is_empty() {
         data["writers"] = encode(json!(payload.writers).to_string());
     }
+    if !payload.kubeconfigs.is_empty() {
+        data["kubeconfigs"] = encode(json!(payload.kubeconfigs).to_string());
+    }
     Some(json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kiln.dev/ignition-payload",
         "metadata": {"name": payload.name, "namespace": payload.namespace,

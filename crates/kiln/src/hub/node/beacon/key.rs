@@ -1,4 +1,4 @@
-//! The key that makes beacon tokens: 256 random bits in one Secret of the hub's, made once.
+//! The key that makes beacon tokens and bootstrap tokens: 256 random bits in one Secret of the hub's, made once.
 //!
 //! Every replica tries to make it when it finds none; one of them does, and the others read what it made. Taking the
 //! Secret away takes back every beacon token there is: the next one is made at once, and machines get new tokens with
@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use kiln_core::beacon_token::Claim;
+use kiln_core::beacon_token::{Bearer, Claim};
+use kiln_core::boot_token::TokenHash;
+use kiln_core::bootstrap_token::BootstrapToken;
 use kube::Client;
 use kube::api::{Api, DynamicObject, PostParams};
 use ring::hmac;
@@ -44,6 +46,13 @@ impl BeaconKey {
     /// The code over a message.
     pub fn sign(&self, message: &str) -> Vec<u8> {
         hmac::sign(&self.0, message.as_bytes()).as_ref().to_vec()
+    }
+
+    /// The bootstrap token of a host that fetches with this boot token.
+    pub fn bootstrap_token(&self, bearer: &Bearer, boot_token: &TokenHash) -> BootstrapToken {
+        let mut code = [0; 32];
+        code.copy_from_slice(hmac::sign(&self.0, BootstrapToken::message(bearer, boot_token).as_bytes()).as_ref());
+        BootstrapToken::of_code(&code)
     }
 
     /// Whether a claim has the right code. How long that takes does not depend on the code.
@@ -105,7 +114,6 @@ async fn try_make(api: &Api<DynamicObject>, namespace: &str) -> Result<Option<Be
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiln_core::beacon_token::Bearer;
 
     fn secret(bytes: &[u8]) -> Value {
         json!({"metadata": {"name": SECRET, "namespace": "kiln"}, "data": {"key": STANDARD.encode(bytes)}})
