@@ -7,6 +7,8 @@
 /// How long a run of letters and digits may be before it is taken for a key, a token or a hash.
 const LONGEST_OPAQUE: usize = 31;
 const HIDDEN: &str = "…";
+/// How Ignition's lines end when a fetch or a stage went well: it does one thing at a time, so what failed before is overcome.
+const OVERCOME: [&str; 3] = [" result: ok", " result: no content", "ignition finished successfully"];
 
 /// The text without secrets, its words parted by single spaces.
 pub fn redact(text: &str) -> String {
@@ -74,10 +76,15 @@ fn hide_opaque(word: &str) -> String {
 }
 
 /// The line of a log that says why Ignition stopped, or what it fails at again and again; redacted.
+/// What went well in the end is no error: most boots try once before the network is there.
 pub fn last_error(log: &str) -> Option<String> {
     let mut found: [Option<&str>; 3] = [None; 3];
     for line in log.lines().filter(|line| !line.contains('{')) {
         let lower = line.to_ascii_lowercase();
+        if OVERCOME.iter().any(|end| lower.ends_with(end)) {
+            found = [None; 3];
+            continue;
+        }
         let weight = if lower.contains("critical") || lower.contains("ignition failed") {
             0
         } else if lower.contains("error") {
@@ -136,6 +143,16 @@ mod tests {
                 "[ 12.1] ignition[512]: CRITICAL : failed to fetch config: not found\n[ 12.2] ignition[512]: failing config is error {\"token\": 1}\n[12.3] systemd[1]: ignition-fetch.service: Failed with result\n",
                 Some("CRITICAL : failed to fetch config: not found"),
             ),
+            (
+                "GET https://h/i: attempt #1\nGET error: Get \"https://h/i\": connect: network is unreachable\nGET https://h/i: attempt #2\nGET result: OK\n",
+                None,
+            ),
+            (
+                "GET error: Get \"https://h/i\": no route to host\nGET result: OK\nGET error: Get \"https://h/j\": refused\nGET https://h/j: attempt #2\n",
+                Some("GET error: Get \"https://h/j\": refused"),
+            ),
+            ("op(1): [failed]   loading QEMU firmware config module\nIgnition finished successfully\n", None),
+            ("Ignition finished successfully\nGET error: GET result: OK not\n", Some("GET error: GET result: OK not")),
         ] {
             assert_eq!(last_error(log).as_deref(), expected, "{log}");
         }
