@@ -17,7 +17,7 @@ use axum::body::{Body, Bytes};
 use chaos::Chaos;
 use kiln::hub::boot_secrets::{hash_token, make_token, render_record};
 use kiln::hub::node::NodeLimits;
-use kiln::hub::node::beacon::figures::Outcome;
+use kiln::hub::node::beacon::outcome::Outcome;
 use kiln::hub::pools::Endpoint;
 use kiln::hub::timeline::now;
 use kiln_apiserver::rate_limit::Rate;

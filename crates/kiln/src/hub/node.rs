@@ -187,7 +187,9 @@ impl NodeEndpoint {
     /// Figures for Prometheus.
     pub fn render_figures(&self) -> String {
         let counts = self.table().counts();
-        self.figures.render(counts, self.check().is_ok()) + &self.beacons.figures.render()
+        let reports = &self.beacons.outcomes;
+        self.figures.render(counts, self.check().is_ok())
+            + &reports.render("kiln_beacon_reports_total", "Reports of machines about their boot by outcome.")
     }
 
     /// Whether there is a key for the tokens that hosts report with.
@@ -196,8 +198,8 @@ impl NodeEndpoint {
     }
 
     /// How often reports ended like this.
-    pub fn reports(&self, outcome: beacon::figures::Outcome) -> u64 {
-        self.beacons.figures.of(outcome)
+    pub fn reports(&self, outcome: beacon::outcome::Outcome) -> u64 {
+        self.beacons.outcomes.of(outcome.name())
     }
 
     /// How often something happened.

@@ -34,6 +34,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::NodeEndpoint;
 use super::fetch::parse_bearer;
+use super::figures::Tally;
 use super::paths::{one, retry, text};
 use super::table::{HostToken, Overlay, Payload, Token};
 use super::witness::Testimony;
@@ -41,11 +42,11 @@ use crate::hub::beacon::Reported;
 use crate::hub::boot_secrets::hash_token;
 use crate::hub::pools::Endpoint;
 use crate::hub::timeline::now;
-use figures::{Figures, Outcome};
 use key::BeaconKey;
+use outcome::{OUTCOMES, Outcome};
 
-pub mod figures;
 pub mod key;
+pub mod outcome;
 
 /// How long a report may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -64,7 +65,7 @@ pub struct Beacons {
     hosts: RateLimiter,
     strangers: RateLimiter,
     reading: Semaphore,
-    pub(super) figures: Figures,
+    pub(super) outcomes: Tally<{ OUTCOMES.len() }>,
 }
 
 impl Beacons {
@@ -76,7 +77,7 @@ impl Beacons {
             hosts: RateLimiter::new(hosts),
             strangers: RateLimiter::new(strangers),
             reading: Semaphore::new(READING),
-            figures: Figures::default(),
+            outcomes: Tally::new(OUTCOMES.map(Outcome::name)),
         }
     }
 
@@ -138,7 +139,7 @@ pub(super) async fn answer(endpoint: &Arc<NodeEndpoint>, head: &Parts, body: Bod
         Ok(()) => (Outcome::Taken, String::new(), None),
         Err(Refused { outcome, said, wait }) => (outcome, said, wait),
     };
-    if let Some(more) = endpoint.beacons.figures.count(outcome)
+    if let Some(more) = endpoint.beacons.outcomes.count(outcome.name())
         && outcome != Outcome::Taken
     {
         tracing::warn!(%source, why = outcome.name(), more, "a report was not taken");

@@ -80,29 +80,67 @@ impl Outcome {
             Outcome::NotFound => "not-found",
         }
     }
+}
 
-    fn index(self) -> usize {
-        OUTCOMES.iter().position(|known| *known == self).unwrap_or_default()
+/// A counter for each of some words, with a brake for logging it.
+#[derive(Debug)]
+pub struct Tally<const N: usize>([(&'static str, AtomicU64, Seldom); N]);
+
+impl<const N: usize> Tally<N> {
+    /// All at zero.
+    pub fn new(words: [&'static str; N]) -> Tally<N> {
+        Tally(words.map(|word| (word, AtomicU64::default(), Seldom::default())))
+    }
+
+    /// Counts. Some with the number kept back, if it may be logged now.
+    pub fn count(&self, word: &str) -> Option<u64> {
+        let (_, count, complaints) = self.0.iter().find(|(known, ..)| *known == word)?;
+        count.fetch_add(1, Ordering::Relaxed);
+        complaints.now(Instant::now())
+    }
+
+    /// How often something happened.
+    pub fn of(&self, word: &str) -> u64 {
+        self.0.iter().find(|(known, ..)| *known == word).map_or(0, |(_, count, _)| count.load(Ordering::Relaxed))
+    }
+
+    /// A counter in the text format of Prometheus, labelled by outcome.
+    pub fn render(&self, name: &str, help: &str) -> String {
+        let mut text = String::new();
+        heading(&mut text, name, "counter", help);
+        for (word, count, _) in &self.0 {
+            let _ = writeln!(text, "{name}{{outcome=\"{word}\"}} {}", count.load(Ordering::Relaxed));
+        }
+        text
     }
 }
 
 /// The counters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Figures {
-    outcomes: [AtomicU64; OUTCOMES.len()],
-    complaints: [Seldom; OUTCOMES.len()],
+    outcomes: Tally<{ OUTCOMES.len() }>,
     pools: Mutex<BTreeMap<String, u64>>,
     bytes: AtomicU64,
     witness_failures: AtomicU64,
     interruptions: AtomicU64,
 }
 
+impl Default for Figures {
+    fn default() -> Figures {
+        Figures {
+            outcomes: Tally::new(OUTCOMES.map(Outcome::name)),
+            pools: Mutex::default(),
+            bytes: AtomicU64::default(),
+            witness_failures: AtomicU64::default(),
+            interruptions: AtomicU64::default(),
+        }
+    }
+}
+
 impl Figures {
     /// Counts a request. Some with the number kept back, if it may be logged now.
     pub fn count(&self, outcome: Outcome) -> Option<u64> {
-        let index = outcome.index();
-        self.outcomes[index].fetch_add(1, Ordering::Relaxed);
-        self.complaints[index].now(Instant::now())
+        self.outcomes.count(outcome.name())
     }
 
     /// Counts a config that a pool's machine got.
@@ -133,17 +171,12 @@ impl Figures {
 
     /// How often something happened.
     pub fn of(&self, outcome: Outcome) -> u64 {
-        self.outcomes[outcome.index()].load(Ordering::Relaxed)
+        self.outcomes.of(outcome.name())
     }
 
     /// In the text format of Prometheus.
     pub fn render(&self, counts: Counts, loaded: bool) -> String {
-        let mut text = String::new();
-        heading(&mut text, "kiln_ignition_requests_total", "counter", "Requests of machines by outcome.");
-        for (outcome, count) in OUTCOMES.iter().zip(&self.outcomes) {
-            let (name, count) = (outcome.name(), count.load(Ordering::Relaxed));
-            let _ = writeln!(text, "kiln_ignition_requests_total{{outcome=\"{name}\"}} {count}");
-        }
+        let mut text = self.outcomes.render("kiln_ignition_requests_total", "Requests of machines by outcome.");
         heading(&mut text, "ign_server_get_request", "counter", "Configs that machines of a pool got with its token.");
         for (pool, count) in &*self.pools.lock().unwrap_or_else(PoisonError::into_inner) {
             let pool = pool.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
