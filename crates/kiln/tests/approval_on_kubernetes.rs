@@ -3,24 +3,30 @@
 //! Runs when `KUBEBUILDER_ASSETS` names a folder with etcd, kube-apiserver and kube-controller-manager; building them takes longer
 //! than all tests together, so without it one line says so.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may fail loudly; a skipped test is told")]
+#![allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 
+#[path = "support/cluster.rs"]
+mod cluster;
 #[path = "support/lab.rs"]
 mod lab;
 
 use std::fs;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use cluster::{Cluster, Setup};
 use kiln::hub::approval::{self, Approver};
+use kiln::hub::boot_secrets::{hash_token, render_record};
 use kiln::hub::controllers;
+use kiln::hub::node::beacon::key::{BeaconKey, SECRET};
+use kiln::hub::timeline::now;
 use kiln_apiserver::router;
+use kiln_core::beacon_token::Bearer;
+use kiln_core::boot_token::BootRecord;
 use kiln_core::certificate_request::parse_certificate_pem;
+use kiln_testimage::oracle;
 use kiln_testimage::temp_dir::TempDir;
 use kube::Client;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
@@ -29,113 +35,40 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, KeyUsagePurpose}
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// A cluster without nodes that signs what is approved; dropped, it is killed.
-struct Cluster {
-    processes: Vec<Child>,
-    port: u16,
-    authority: String,
-}
-
-impl Cluster {
-    fn start(test: &str, folder: &Path) -> Option<Cluster> {
-        let programs = ["etcd", "kube-apiserver", "kube-controller-manager"];
-        let assets = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
-        let Some(assets) = assets.filter(|assets| programs.iter().all(|program| assets.join(program).is_file())) else {
-            println!("skipped: {test}: KUBEBUILDER_ASSETS names no folder with {}", programs.join(", "));
-            return None;
-        };
-        let [client, peer, port] = [free_port(), free_port(), free_port()];
-        let (etcd, peers) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
-        let path = |name: &str| folder.join(name).display().to_string();
-        // The shared user has one group more than it is given here: everybody recognised.
-        let shared = SHARED_GROUPS[..2].join(",");
-        let tokens = format!(
-            "admin,kiln-admin,1,system:masters\nshared,{SHARED_USER},2,\"{shared}\"\nnode,system:node:w0,3,system:nodes\n"
-        );
-        fs::write(folder.join("tokens.csv"), tokens).unwrap();
-        let accounts = KeyPair::generate().unwrap();
-        fs::write(folder.join("accounts.key"), accounts.serialize_pem()).unwrap();
-        fs::write(folder.join("accounts.pub"), accounts.public_key_pem()).unwrap();
-        signing_authority(folder);
-        let mut cluster = Cluster { processes: Vec::new(), port, authority: String::new() };
-        let etcd_flags = [
-            format!("--data-dir={}", path("etcd")),
-            format!("--listen-client-urls={etcd}"),
-            format!("--advertise-client-urls={etcd}"),
-            format!("--listen-peer-urls={peers}"),
-            format!("--initial-advertise-peer-urls={peers}"),
-            format!("--initial-cluster=default={peers}"),
-        ];
-        cluster.spawn(&assets, folder, "etcd", &etcd_flags);
-        let server_flags = [
-            format!("--etcd-servers={etcd}"),
-            "--bind-address=127.0.0.1".into(),
-            "--advertise-address=127.0.0.1".into(),
-            format!("--secure-port={port}"),
-            format!("--cert-dir={}", path("certificates")),
-            format!("--token-auth-file={}", path("tokens.csv")),
-            "--authorization-mode=AlwaysAllow".into(),
-            "--service-account-issuer=https://kubernetes.default.svc".into(),
-            format!("--service-account-signing-key-file={}", path("accounts.key")),
-            format!("--service-account-key-file={}", path("accounts.pub")),
-            "--service-cluster-ip-range=10.0.0.0/24".into(),
-            "--disable-admission-plugins=ServiceAccount".into(),
-        ];
-        cluster.spawn(&assets, folder, "kube-apiserver", &server_flags);
-        // It makes its certificate on the first start; the authority that signed it comes second in the file.
-        let certificates = folder.join("certificates/apiserver.crt");
-        wait("kube-apiserver made no certificate", || {
-            fs::read_to_string(&certificates).is_ok_and(|text| text.matches("END CERTIFICATE").count() == 2)
-        });
-        let chain = fs::read_to_string(&certificates).unwrap();
-        cluster.authority = chain[chain.rfind("-----BEGIN").unwrap()..].to_owned();
-        fs::write(folder.join("kubeconfig"), cluster.kubeconfig("admin")).unwrap();
-        let version = Command::new(assets.join("kube-apiserver")).arg("--version").output().unwrap();
-        let version = String::from_utf8(version.stdout).unwrap();
-        let minor: u32 = version.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or_default();
-        let manager_flags = [
-            format!("--kubeconfig={}", path("kubeconfig")),
-            "--controllers=csrsigning".into(),
+/// A cluster that signs what is approved, knows bootstrap tokens and lets everybody do everything.
+fn start(test: &str, folder: &Path) -> Option<Cluster> {
+    let kubectl = oracle::kubectl(test)?;
+    signing_authority(folder);
+    let path = |name: &str| folder.join(name).display().to_string();
+    // The shared user has one group more than it is given here: everybody recognised.
+    let shared = SHARED_GROUPS[..2].join(",");
+    let setup = Setup {
+        tokens: format!("shared,{SHARED_USER},2,\"{shared}\"\nnode,system:node:w0,3,system:nodes\n"),
+        server: vec!["--authorization-mode=AlwaysAllow".into(), "--enable-bootstrap-token-auth=true".into()],
+        controllers: "csrsigning",
+        manager: vec![
             format!("--cluster-signing-cert-file={}", path("signer.crt")),
             format!("--cluster-signing-key-file={}", path("signer.key")),
-            "--leader-elect=false".into(),
-            "--secure-port=0".into(),
-            // A second port that later versions do not have.
-            "--port=0".into(),
-        ];
-        let flags = if minor < 23 { &manager_flags[..] } else { &manager_flags[..6] };
-        cluster.spawn(&assets, folder, "kube-controller-manager", flags);
-        Some(cluster)
-    }
-
-    fn spawn(&mut self, assets: &Path, folder: &Path, program: &str, flags: &[String]) {
-        let log = fs::File::create(folder.join(format!("{program}.log"))).unwrap();
-        let mut command = Command::new(assets.join(program));
-        self.processes
-            .push(command.args(flags).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap());
-    }
-
-    fn kubeconfig(&self, token: &str) -> String {
-        let (port, authority) = (self.port, STANDARD.encode(&self.authority));
-        format!(
-            "apiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {{server: \"https://127.0.0.1:{port}\", certificate-authority-data: {authority}}}}}]\nusers: [{{name: u, user: {{token: {token}}}}}]\ncontexts: [{{name: x, context: {{cluster: c, user: u, namespace: default}}}}]\ncurrent-context: x\n"
-        )
-    }
-
-    async fn client(&self, token: &str) -> Client {
-        let kubeconfig = Kubeconfig::from_yaml(&self.kubeconfig(token)).unwrap();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-        Client::try_from(config).unwrap()
-    }
+        ],
+    };
+    Cluster::start_with(test, &folder.join("cluster"), &kubectl, setup)
 }
 
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        for process in self.processes.iter_mut().rev() {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
-    }
+async fn client(kubeconfig: &str) -> Client {
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    Client::try_from(config).unwrap()
+}
+
+/// A hub with the approver, which has the cluster's kubeconfig.
+async fn hub(name: &str, kubeconfig: &str) -> (Embedded, watch::Sender<bool>) {
+    let hub = Embedded::start(name).await;
+    let approver = Approver::new(controllers::in_process(router(Arc::clone(&hub.server)), "system:kiln:approver"));
+    let (stop, stopping) = watch::channel(false);
+    tokio::spawn(approval::run(approver, stopping));
+    create(&hub.client, json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "lab-admin-kubeconfig", "namespace": "default"},
+        "stringData": {"kubeconfig": kubeconfig}})).await;
+    (hub, stop)
 }
 
 fn signing_authority(folder: &Path) {
@@ -145,18 +78,6 @@ fn signing_authority(folder: &Path) {
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
     fs::write(folder.join("signer.crt"), params.self_signed(&key).unwrap().pem()).unwrap();
     fs::write(folder.join("signer.key"), key.serialize_pem()).unwrap();
-}
-
-fn wait(what: &str, wished: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(180);
-    while !wished() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 async fn ask(client: &Client, name: &str, signer: &str, pem: &str) {
@@ -172,19 +93,12 @@ async fn ask(client: &Client, name: &str, signer: &str, pem: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_approved_is_signed_and_the_certificate_is_the_nodes() {
     let folder = TempDir::new("approval-kubernetes");
-    let Some(cluster) = Cluster::start("what_is_approved_is_signed_and_the_certificate_is_the_nodes", folder.path())
-    else {
-        return;
-    };
-    let admin = cluster.client("admin").await;
+    let test = "what_is_approved_is_signed_and_the_certificate_is_the_nodes";
+    let Some(cluster) = start(test, folder.path()) else { return };
+    let kubeconfig = fs::read_to_string(&cluster.kubeconfig).unwrap();
+    let admin = client(&kubeconfig).await;
     let requests = api(&admin, "CertificateSigningRequest", "");
-    until("the cluster answers", async || requests.list(&Default::default()).await.ok()).await;
-    let hub = Embedded::start("approval-kubernetes-hub").await;
-    let approver = Approver::new(controllers::in_process(router(Arc::clone(&hub.server)), "system:kiln:approver"));
-    let (stop, stopping) = watch::channel(false);
-    tokio::spawn(approval::run(approver, stopping));
-    create(&hub.client, json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "lab-admin-kubeconfig", "namespace": "default"},
-        "stringData": {"kubeconfig": cluster.kubeconfig("admin")}})).await;
+    let (hub, stop) = hub("approval-kubernetes-hub", &kubeconfig).await;
     create(&hub.client, json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Host", "metadata": {"name": "w0", "namespace": "default"},
         "spec": {"cluster": {"name": "lab"}, "nodeLabels": {"node-role.kubernetes.io/infra": ""},
             "network": {"interfaces": [{"name": "eth0", "type": "ethernet", "state": "up", "ipv4": {"enabled": true, "address": [{"ip": "192.0.2.10", "prefix-length": 24}]}}]}}})).await;
@@ -193,7 +107,7 @@ async fn what_is_approved_is_signed_and_the_certificate_is_the_nodes() {
     let provision = json!({"status": {"provision": {"generation": 1, "fetchedAt": ago(30), "spki": [key_hash(&key)]}}});
     hosts.patch_status("w0", &Default::default(), &kube::api::Patch::Merge(provision)).await.unwrap();
 
-    let shared = cluster.client("shared").await;
+    let shared = client(&cluster.kubeconfig_of("shared")).await;
     ask(&shared, "csr-client", lab::CLIENT, &request("w0", &[], &key)).await;
     let issued = until("the client certificate is signed", async || certificate(&requests, "csr-client").await);
     let issued = issued.await;
@@ -201,7 +115,7 @@ async fn what_is_approved_is_signed_and_the_certificate_is_the_nodes() {
     assert_eq!((read.common_name.as_str(), read.key.to_string()), ("system:node:w0", key_hash(&key)));
 
     create(&admin, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w0"}})).await;
-    let node = cluster.client("node").await;
+    let node = client(&cluster.kubeconfig_of("node")).await;
     ask(&node, "csr-serving", lab::SERVING, &request("w0", &["w0", "192.0.2.10"], &key)).await;
     ask(&node, "csr-wrong", lab::SERVING, &request("w0", &["w0", "192.0.2.66"], &lab::key())).await;
     let decided = until("the wrong one is denied", async || {
@@ -237,6 +151,49 @@ async fn what_is_approved_is_signed_and_the_certificate_is_the_nodes() {
         entry["expires"].as_str().map(str::to_owned)
     });
     assert_eq!(kiln::hub::timeline::parse_time(&ends.await), Some(read.ends));
+    stop.send_replace(true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hosts_own_bootstrap_token_is_good_until_it_has_its_certificate() {
+    let folder = TempDir::new("approval-bootstrap");
+    let test = "a_hosts_own_bootstrap_token_is_good_until_it_has_its_certificate";
+    let Some(cluster) = start(test, folder.path()) else { return };
+    let kubeconfig = fs::read_to_string(&cluster.kubeconfig).unwrap();
+    let requests = api(&client(&kubeconfig).await, "CertificateSigningRequest", "");
+    let (hub, stop) = hub("approval-bootstrap-hub", &kubeconfig).await;
+    let secret = |name: &str, data: Value| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "default"}, "data": data});
+    let key_secret = secret(SECRET, json!({"key": STANDARD.encode([7; 32])}));
+    let record = BootRecord::issue(hash_token("kiln-test"), None, now(), 3600);
+    let bearer = Bearer { namespace: "default".into(), host: "w0".into(), generation: record.generation };
+    let token = BeaconKey::read(&key_secret, "default").unwrap().bootstrap_token(&bearer, &record.hash);
+    let mut data = render_record(&record);
+    data.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    create(&hub.client, key_secret).await;
+    create(&hub.client, secret("boot-token-w0", data)).await;
+    create(
+        &hub.client,
+        json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Host", "metadata": {"name": "w0", "namespace": "default"},
+        "spec": {"cluster": {"name": "lab"}}}),
+    )
+    .await;
+    let provision = json!({"generation": record.generation, "fetchedAt": ago(30), "bootstrapUser": token.user()});
+    let patch = kube::api::Patch::Merge(json!({"status": {"provision": provision}}));
+    let hosts = api(&hub.client, "Host", "default");
+    hosts.patch_status("w0", &Default::default(), &patch).await.unwrap();
+
+    let host = client(&cluster.kubeconfig_of(&format!("{}.{}", token.id(), token.secret()))).await;
+    let its_requests = api(&host, "CertificateSigningRequest", "");
+    until("its token is good", async || its_requests.list(&Default::default()).await.ok()).await;
+    ask(&host, "csr-own", lab::CLIENT, &request("w0", &[], &key())).await;
+    until("it is signed", async || certificate(&requests, "csr-own").await).await;
+    let username = requests.get("csr-own").await.unwrap().data["spec"]["username"].clone();
+    assert_eq!(username, token.user());
+    until("its token is good no more", async || match its_requests.list(&Default::default()).await {
+        Err(kube::Error::Api(status)) if status.code == 401 => Some(()),
+        _ => None,
+    })
+    .await;
     stop.send_replace(true);
 }
 

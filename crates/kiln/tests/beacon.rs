@@ -14,10 +14,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::middleware::Next;
 use chaos::Chaos;
 use kiln::hub::boot_secrets::{hash_token, make_token, render_record};
 use kiln::hub::node::NodeLimits;
 use kiln::hub::node::beacon::outcome::Outcome;
+use kiln::hub::node::witness::QUEUE;
 use kiln::hub::pools::Endpoint;
 use kiln::hub::timeline::now;
 use kiln_apiserver::rate_limit::Rate;
@@ -28,6 +31,7 @@ use kiln_core::ignition::data_url;
 use kube::api::DeleteParams;
 use nodes::{Answer, Lab, POOL_CONFIG, Replica, bearer, issue, secret, until};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 const HERE: &str = "192.0.2.1";
 
@@ -140,6 +144,47 @@ async fn too_many_reports_and_too_many_strangers_are_told_to_wait() {
         assert_eq!((answers[3].header("retry-after"), answers[3].header("x-kiln-reason")), ("1", "rate"));
     }
     assert_eq!(post(&replica, &bearer(&other), report("Network", Value::Null)).await.status, 204, "each has its own");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_too_many_reports_wait_to_be_written_machines_are_told_to_come_again() {
+    let lab = Lab::start("beacon-full").await;
+    lab.declare_host("w0").await;
+    let token = bearer(&lab.issue("w0").await);
+    // An API that answers nobody who asks about hosts.
+    let silence = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&silence);
+    let silent = move |request: Request, next: Next| {
+        let held = Arc::clone(&held);
+        async move {
+            if request.uri().path().contains("/hosts/") {
+                drop(held.acquire().await);
+            }
+            next.run(request).await
+        }
+    };
+    let api = router(Arc::clone(&lab.server)).layer(axum::middleware::from_fn(silent));
+    let unlimited = Rate { per_second: 0, burst: 0 };
+    let replica = Replica::over(api, NodeLimits { reports: unlimited, ..NodeLimits::default() });
+    until("the first list", async || replica.endpoint.check().is_ok()).await;
+    let body = report("Network", Value::Null);
+    let mut taken = 0;
+    let full = loop {
+        let answer = post(&replica, &token, body.clone()).await;
+        if answer.status != 204 {
+            break answer;
+        }
+        taken += 1;
+        assert!(taken <= 2 * QUEUE, "the queue has no bound");
+    };
+    assert_eq!((full.status, full.text().as_str()), (503, "too many reports wait to be written\n"));
+    assert_eq!((full.header("retry-after"), full.header("x-kiln-reason")), ("5", "busy"));
+    assert!(taken >= QUEUE, "{taken}");
+    assert!(lab.status("w0").await["boot"].is_null());
+    // The API answers again: what was taken is written, and the next report is taken.
+    silence.close();
+    until("it is written", async || lab.status("w0").await["boot"]["id"] == "6b0fbdb1").await;
+    until("there is room", async || post(&replica, &token, body.clone()).await.status == 204).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -328,8 +373,7 @@ async fn a_reported_key_is_the_proof(name: &str, chaos: Option<Chaos>) {
     object["data"] = render_record(&record);
     object["data"].as_object_mut().unwrap().retain(|_, value| !value.is_null());
     lab::create(client, object).await;
-    let api = router(Arc::clone(&lab.hub.server));
-    let api = chaos.as_ref().map_or(api.clone(), |chaos| chaos.over(api));
+    let api = chaos::on_day(chaos.as_ref(), router(Arc::clone(&lab.hub.server)));
     let replica = Replica::over(api, NodeLimits::default());
     replica.endpoint.reached_at(address());
     until("the key", async || replica.endpoint.makes_beacon_tokens() && replica.endpoint.check().is_ok()).await;

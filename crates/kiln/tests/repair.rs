@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use chaos::Chaos;
+use chaos::{Chaos, on_day, on_each_day};
 use kiln::hub::approval::{self, Approver};
 use kiln::hub::boot_secrets::{decode_text, hash_token, parse_record, render_record};
 use kiln::hub::controllers;
@@ -26,26 +26,7 @@ use lab::{Embedded, ago, api, create, until};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// Each of these on a good day and on a bad one.
-macro_rules! on_each_day {
-    ($($name:ident),* $(,)?) => {
-        mod on_a_good_day {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $name() {
-                super::$name(super::Site::start(concat!(stringify!($name), "-good"), None).await).await;
-            })*
-        }
-        mod on_a_bad_day {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $name() {
-                let chaos = super::Chaos::new(13);
-                super::$name(super::Site::start(concat!(stringify!($name), "-bad"), Some(chaos)).await).await;
-            })*
-        }
-    };
-}
-
-on_each_day! {
+on_each_day! { 13:
     power_is_cycled_by_the_bare_metal_host_and_one_host_of_a_pool_at_a_time,
     without_a_bare_metal_host_a_person_is_told_what_to_do,
     a_host_that_begins_anew_gets_a_new_token_and_its_pointer,
@@ -60,8 +41,7 @@ struct Site {
 impl Site {
     async fn start(name: &str, chaos: Option<Chaos>) -> Site {
         let hub = Embedded::start(&format!("repair-{name}")).await;
-        let plain = router(Arc::clone(&hub.server));
-        let theirs = chaos.map_or(plain.clone(), |chaos| chaos.over(plain));
+        let theirs = on_day(chaos.as_ref(), router(Arc::clone(&hub.server)));
         let approver = Approver {
             endpoint: Some(Endpoint { url: "https://hub.lab:8443".into(), authorities: None }),
             ..Approver::new(controllers::in_process(theirs, "system:kiln:approver"))

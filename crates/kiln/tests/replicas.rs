@@ -7,14 +7,21 @@ mod chaos;
 #[path = "support/lab.rs"]
 mod lab;
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chaos::Chaos;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path as UrlPath, RawQuery};
+use axum::http::Response;
+use axum::routing::{get, post};
+use chaos::{Chaos, on_day, on_each_day};
 use kiln::hub::boot_secrets::{hash_token, parse_record, render_record};
 use kiln::hub::controllers::{self, Pace};
+use kiln::hub::health::repair::OFF;
 use kiln::hub::pools::Settings;
+use kiln::hub::pools::drain::DRAINING;
 use kiln::hub::timeline::{now, record};
 use kiln_apiserver::router;
 use kiln_core::boot_token::BootRecord;
@@ -25,35 +32,67 @@ use lab::{Embedded, Known, api, create, until};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// Each of these on a good day and on a bad one.
-macro_rules! on_each_day {
-    ($($name:ident),* $(,)?) => {
-        mod on_a_good_day {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $name() {
-                super::$name(super::Site::start(concat!(stringify!($name), "-good"), None).await).await;
-            })*
-        }
-        mod on_a_bad_day {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $name() {
-                let chaos = super::Chaos::new(11);
-                super::$name(super::Site::start(concat!(stringify!($name), "-bad"), Some(chaos)).await).await;
-            })*
-        }
-    };
-}
-
-on_each_day! {
+on_each_day! { 11:
     a_pool_takes_and_lets_go_as_many_hosts_as_it_says,
     a_host_that_is_held_or_wrong_is_not_taken_and_says_why,
     a_cluster_that_does_not_answer_keeps_the_host_in_service,
+    pods_are_evicted_before_a_node_goes_and_its_machine_is_switched_off,
+    a_node_goes_with_its_pods_when_the_time_to_drain_it_is_over,
+}
+
+/// The pods of the cluster, which the embedded API has not: a list and evictions, simulated.
+#[derive(Default)]
+struct Pods {
+    all: BTreeMap<String, Value>,
+    /// What a PodDisruptionBudget protects.
+    guarded: BTreeSet<String>,
+}
+
+type SharedPods = Arc<Mutex<Pods>>;
+
+/// The cluster's API with pods.
+fn with_pods(cluster: Router, pods: &SharedPods) -> Router {
+    let (listed, evicted) = (Arc::clone(pods), Arc::clone(pods));
+    let list = move |RawQuery(asked): RawQuery| async move {
+        let asked = asked.unwrap();
+        let node = asked.split("fieldSelector=spec.nodeName%3D").nth(1).unwrap().split('&').next().unwrap().to_owned();
+        let pods = listed.lock().unwrap();
+        let items: Vec<&Value> = pods.all.values().filter(|pod| pod["spec"]["nodeName"] == node).collect();
+        answer(200, &json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items}))
+    };
+    let evict = move |UrlPath((_, name)): UrlPath<(String, String)>, eviction: Bytes| async move {
+        let eviction: Value = serde_json::from_slice(&eviction).unwrap();
+        assert_eq!((&eviction["kind"], &eviction["apiVersion"]), (&json!("Eviction"), &json!("policy/v1")));
+        let mut pods = evicted.lock().unwrap();
+        if pods.guarded.contains(&name) {
+            let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+            return answer(429, &status(429, message));
+        }
+        match pods.all.remove(&name) {
+            Some(_) => answer(201, &status(201, "")),
+            None => answer(404, &status(404, "no such pod")),
+        }
+    };
+    Router::new()
+        .route("/api/v1/pods", get(list))
+        .route("/api/v1/namespaces/{namespace}/pods/{name}/eviction", post(evict))
+        .fallback_service(cluster)
+}
+
+fn status(code: u16, message: &str) -> Value {
+    let word = if code < 300 { "Success" } else { "Failure" };
+    json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": word, "message": message, "reason": "Test", "code": code})
+}
+
+fn answer(code: u16, body: &Value) -> Response<Body> {
+    Response::builder().status(code).header("content-type", "application/json").body(body.to_string().into()).unwrap()
 }
 
 /// A hub with controllers, and the cluster its hosts join.
 struct Site {
     hub: Embedded,
     cluster: Embedded,
+    pods: SharedPods,
     stop: watch::Sender<bool>,
 }
 
@@ -61,9 +100,10 @@ impl Site {
     async fn start(name: &str, chaos: Option<Chaos>) -> Site {
         let hub = Embedded::start(&format!("replicas-{name}")).await;
         let cluster = Embedded::start(&format!("replicas-{name}-cluster")).await;
-        let plain = router(Arc::clone(&hub.server));
-        let theirs = chaos.map_or(plain.clone(), |chaos| chaos.over(plain));
-        let known = HashMap::from([("target".to_owned(), (cluster.client.clone(), Vec::new()))]);
+        let theirs = on_day(chaos.as_ref(), router(Arc::clone(&hub.server)));
+        let pods = SharedPods::default();
+        let joined = controllers::in_process(with_pods(router(Arc::clone(&cluster.server)), &pods), "test");
+        let known = HashMap::from([("target".to_owned(), (joined, Vec::new()))]);
         let settings = Settings {
             clusters: Some(Arc::new(Known(known))),
             patrol: Duration::from_millis(200),
@@ -73,7 +113,7 @@ impl Site {
         let pace = Pace { retry: Duration::from_millis(50), ..Pace::default() };
         let client = controllers::in_process(theirs, "system:kiln:controllers");
         tokio::spawn(controllers::run_with(client, pace, settings, stopping));
-        Site { hub, cluster, stop }
+        Site { hub, cluster, pods, stop }
     }
 
     async fn pool(&self, spec: Value) {
@@ -144,6 +184,23 @@ impl Site {
                 "labels": {"kiln.dev/ignition": "boot-token", "kiln.dev/host": host}}, "data": data}),
         )
         .await;
+    }
+
+    /// A pod on the Node of w0.
+    fn pod(&self, name: &str, owner: &str) {
+        let metadata = json!({"name": name, "namespace": "lab", "ownerReferences": [{"kind": owner, "name": "x", "controller": true}]});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "w0"}, "status": {"phase": "Running"}});
+        self.pods.lock().unwrap().all.insert(name.to_owned(), pod);
+    }
+
+    async fn node(&self) -> Option<Value> {
+        let node = api(&self.cluster.client, "Node", "").get_opt("w0").await.unwrap();
+        node.map(|node| serde_json::to_value(node).unwrap())
+    }
+
+    async fn kept_off(&self) -> Option<String> {
+        let machine = api(&self.hub.client, "BareMetalHost", "default").get("w0").await.unwrap();
+        machine.metadata.annotations.unwrap_or_default().get(OFF).cloned()
     }
 
     async fn ready(&self, host: &str) {
@@ -257,9 +314,54 @@ async fn a_cluster_that_does_not_answer_keeps_the_host_in_service(site: Site) {
     site.until_in_service(&["w0"]).await;
     // As with the real way to clusters, a kubeconfig that is not there is an answer; silence is given up after a while.
     site.patch("Pool", "edge", json!({"spec": {"kubeconfig": {"name": "silent"}, "replicas": 0}})).await;
-    let silent = "the pool was scaled to 0: its token is revoked and its Node deleted, which did not work yet: cluster default/silent: it does not answer";
+    let silent = "the pool was scaled to 0: its token is revoked, its Node drained and deleted, which did not work yet: cluster default/silent: it does not answer";
     site.condition("Host", "w0", "InService", |found| found["message"] == silent).await;
     assert_eq!(site.overlays().await.len(), 1);
     site.patch("Pool", "edge", json!({"spec": {"kubeconfig": {"name": "target"}}})).await;
     site.until_in_service(&[]).await;
+}
+
+async fn pods_are_evicted_before_a_node_goes_and_its_machine_is_switched_off(site: Site) {
+    let metadata = json!({"name": "w0", "namespace": "default",
+        "annotations": {"bmac.agent-install.openshift.io/machine-config-pool": "edge"}});
+    let spec = json!({"online": true, "bootMACAddress": "52:54:00:00:00:01"});
+    let machine =
+        json!({"apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost", "metadata": metadata, "spec": spec});
+    create(&site.hub.client, machine).await;
+    site.pool(json!({"replicas": 1})).await;
+    site.until_in_service(&["w0"]).await;
+    site.ready("w0").await;
+    for (name, owner) in [("web", "ReplicaSet"), ("database", "StatefulSet"), ("agent", "DaemonSet")] {
+        site.pod(name, owner);
+    }
+    site.pods.lock().unwrap().guarded.insert("database".into());
+    site.scale(0).await;
+    let waits = "the pool was scaled to 0: its token is revoked, its Node drained and deleted, which did not work yet: cluster default/target: pods left on Node w0: 1; 1 refused, the first is lab/database: Cannot evict pod as it would violate the pod's disruption budget.";
+    site.condition("Host", "w0", "InService", |found| found["message"] == waits).await;
+    let node = site.node().await.unwrap();
+    assert!(node["spec"]["unschedulable"] == true && node["metadata"]["annotations"][DRAINING].is_string(), "{node}");
+    assert_eq!((site.overlays().await.len(), site.kept_off().await), (1, None));
+    let left: Vec<String> = site.pods.lock().unwrap().all.keys().cloned().collect();
+    assert_eq!(left, ["agent", "database"]);
+    site.pods.lock().unwrap().guarded.clear();
+    site.until_in_service(&[]).await;
+    assert_eq!(site.node().await, None);
+    assert_eq!(site.pods.lock().unwrap().all.keys().collect::<Vec<_>>(), ["agent"], "a DaemonSet's stays");
+    assert_eq!(site.kept_off().await.as_deref(), Some(r#"{"mode":"soft"}"#));
+    // Back in service its machine is let on again.
+    site.scale(1).await;
+    site.until_in_service(&["w0"]).await;
+    assert_eq!(site.kept_off().await, None);
+}
+
+async fn a_node_goes_with_its_pods_when_the_time_to_drain_it_is_over(site: Site) {
+    site.host(0, Value::Null).await;
+    site.pool(json!({"replicas": 1, "drainTimeout": "2s"})).await;
+    site.until_in_service(&["w0"]).await;
+    site.ready("w0").await;
+    site.pod("database", "StatefulSet");
+    site.pods.lock().unwrap().guarded.insert("database".into());
+    site.scale(0).await;
+    site.until_in_service(&[]).await;
+    assert_eq!((site.node().await, site.pods.lock().unwrap().all.len()), (None, 1));
 }

@@ -18,6 +18,8 @@ struct PoolSpec {
     certificates: Certificates,
     /// ConfigMaps with MachineConfigs under the key `config`, as NodePool has them.
     config: Vec<LocalReference>,
+    /// How long emptying a Node may take.
+    drain_timeout: Carried,
     /// Whether hosts get their network with their config.
     first_boot_network: Option<Sourced<String>>,
     /// How long hosts may take, and what is done with late ones.
@@ -92,6 +94,7 @@ impl PoolSpec {
         let PoolSpec {
             certificates: Certificates { bootstrap, mode: Carried, proof: Carried },
             config,
+            drain_timeout: Carried,
             first_boot_network,
             health: Carried,
             ignition,

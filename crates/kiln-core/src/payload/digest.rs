@@ -123,6 +123,14 @@ mod tests {
     }
 
     #[test]
+    fn the_hash_of_a_structure_is_that_of_its_json() {
+        // Go's HashStruct: FNV-1a over what json.Marshal writes; the numbers are those of hash/fnv.
+        for (json, expected) in [("null", "77074ba4"), ("{}", "5465b825")] {
+            assert_eq!(hash_simple(json), expected, "{json}");
+        }
+    }
+
+    #[test]
     fn moving_a_boundary_gives_another_digest() {
         let of = |one: &str, two: &str| Inputs::of("t").with(one).with(two).digest();
         assert_eq!(of("a", "1.0"), of("a", "1.0"));

@@ -21,9 +21,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures::StreamExt;
 use kiln_core::diagnostic::ObjectId;
 use kiln_core::ignition::pointer::PointerProxy;
-use kiln_core::provision::{FetchedBase, Provision, Stored};
+use kiln_core::provision::{FetchedBase, Provision, Stored, names};
 use kiln_core::timeline::Moment;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams};
@@ -33,13 +34,16 @@ use super::approval::connect::{BySecret, Connect};
 use super::boot_secrets::decode_text;
 use super::controllers::cache::Change;
 use super::controllers::execute::execute_objects;
+use super::controllers::plan_objects::ObjectChange;
 use super::controllers::{Shared, kinds};
+use super::health::repair::keep_off_no_more;
 use held::Held;
 use plan::{Planned, Situation, plan_secrets};
 use release::Release;
 pub use render::label;
 
 mod bases;
+pub mod drain;
 pub mod held;
 pub mod plan;
 pub mod release;
@@ -56,6 +60,8 @@ pub const HOST_LABEL: &str = "kiln.dev/host";
 /// The annotation of a token Secret with the name of its payload.
 pub const PAYLOAD_ANNOTATION: &str = "kiln.dev/payload";
 
+/// How many machines are let on at a time.
+const SWITCHED_AT_ONCE: usize = 16;
 /// Changes are gathered for so long.
 const QUIET: Duration = Duration::from_millis(50);
 /// The longest wait before something that failed is tried again.
@@ -207,18 +213,20 @@ async fn work(client: Client, shared: &Shared, settings: &Settings) {
         }
         tokio::time::sleep(QUIET).await;
         let began = Instant::now();
-        let Some(Planned { changes, releases, reports, next, look_again }) = plan(shared, settings) else { continue };
+        let Some(planned) = plan(shared, settings) else { continue };
+        let Planned { mut changes, releases, switch_on, reports, next, look_again } = planned;
         let took = began.elapsed();
         shared.tell_reports(reports);
         if look_again {
             shared.look_again(Change::World);
         }
+        let not_on = let_on(&client, switch_on, &mut changes).await;
         let planned = changes.len();
         let mut done = execute_objects(&client, changes).await;
         if planned > 0 {
             tracing::debug!(?done, "wrote Secrets for nodes");
         }
-        done.failed += let_go(&client, shared, settings, releases).await;
+        done.failed += not_on + let_go(&client, shared, settings, releases).await;
         wait = next.map_or(settings.patrol, |next| {
             let rest = next.0.saturating_sub((settings.clock)().0).max(0);
             Duration::from_secs(rest.unsigned_abs()).min(settings.patrol)
@@ -233,6 +241,23 @@ async fn work(client: Client, shared: &Shared, settings: &Settings) {
         // However fast things change, most of the time is left to others.
         tokio::time::sleep(took * 4).await;
     }
+}
+
+/// Lets machines on again whose hosts come into service. Says how many of them did not; their overlays wait.
+async fn let_on(client: &Client, hosts: Vec<(String, String)>, changes: &mut Vec<ObjectChange>) -> usize {
+    let asking = hosts.into_iter().map(async |(namespace, host)| {
+        let done = keep_off_no_more(client, &namespace, &host).await;
+        done.err().map(|error| (namespace, host, error))
+    });
+    let failed: Vec<_> = futures::stream::iter(asking).buffer_unordered(SWITCHED_AT_ONCE).collect().await;
+    let mut count = 0;
+    for (namespace, host, error) in failed.into_iter().flatten() {
+        tracing::warn!(%error, namespace, host, "its BareMetalHost is not let on again; it is tried again");
+        let overlay = names::overlay(&host);
+        changes.retain(|change| change.name != overlay || change.namespace != namespace);
+        count += 1;
+    }
+    count
 }
 
 /// Takes hosts out of service, one after the other: few go at a time. Says how many did not go, and leaves why.

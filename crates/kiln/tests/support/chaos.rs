@@ -3,7 +3,13 @@
 //! Wraps any router. The same seed throws the same dice, though the order of requests may differ from run to run.
 //! What it does is allowed to a real API server and a real network, so whoever survives it survives those.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part of this")]
+#![allow(
+    dead_code,
+    unused_macros,
+    unused_imports,
+    clippy::unwrap_used,
+    reason = "each test file uses its part of this"
+)]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +44,31 @@ pub struct Harm {
     pub stale_lists: AtomicU64,
     pub gone: AtomicU64,
     pub dropped: AtomicU64,
+}
+
+/// Each of these tests on a good day and on a bad one, which the number begins: `Site::start` gets the chaos of the day.
+macro_rules! on_each_day {
+    ($seed:literal: $($name:ident),* $(,)?) => {
+        mod on_a_good_day {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                super::$name(super::Site::start(concat!(stringify!($name), "-good"), None).await).await;
+            })*
+        }
+        mod on_a_bad_day {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                let chaos = super::chaos::Chaos::new($seed);
+                super::$name(super::Site::start(concat!(stringify!($name), "-bad"), Some(chaos)).await).await;
+            })*
+        }
+    };
+}
+pub(crate) use on_each_day;
+
+/// The router as it is on that day.
+pub fn on_day(day: Option<&Chaos>, router: Router) -> Router {
+    day.map_or(router.clone(), |chaos| chaos.over(router))
 }
 
 impl Chaos {

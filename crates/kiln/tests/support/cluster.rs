@@ -19,9 +19,30 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+/// What a cluster has besides the usual.
+pub struct Setup {
+    /// Who is recognised beside the administrator: lines of token, user, number and groups.
+    pub tokens: String,
+    /// More flags of the API server.
+    pub server: Vec<String>,
+    /// What kube-controller-manager does.
+    pub controllers: &'static str,
+    /// More flags of it.
+    pub manager: Vec<String>,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        let controllers = "garbagecollector,namespace";
+        Setup { tokens: String::new(), server: Vec::new(), controllers, manager: Vec::new() }
+    }
+}
+
 /// A running cluster without nodes; dropped, it is killed.
 pub struct Cluster {
     processes: Vec<Child>,
+    port: u16,
+    authority: String,
     /// An administrator's, called as the hub calls its own.
     pub kubeconfig: PathBuf,
     /// Of the API server, such as `v1.20.2`.
@@ -31,8 +52,14 @@ pub struct Cluster {
 impl Cluster {
     /// Starts one in an empty folder and waits until it answers. None where there are no programs for it.
     pub fn start(test: &str, folder: &Path, kubectl: &Path) -> Option<Cluster> {
-        let Some(assets) = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from) else {
-            println!("skipped: {test}: KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver");
+        Cluster::start_with(test, folder, kubectl, Setup::default())
+    }
+
+    pub fn start_with(test: &str, folder: &Path, kubectl: &Path, setup: Setup) -> Option<Cluster> {
+        let programs = ["etcd", "kube-apiserver", "kube-controller-manager"];
+        let assets = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
+        let Some(assets) = assets.filter(|assets| programs.iter().all(|program| assets.join(program).is_file())) else {
+            println!("skipped: {test}: KUBEBUILDER_ASSETS names no folder with {}", programs.join(", "));
             return None;
         };
         fs::create_dir_all(folder).unwrap();
@@ -40,12 +67,14 @@ impl Cluster {
         let (etcd, peers) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
         let path = |name: &str| folder.join(name).display().to_string();
         let token = token();
-        fs::write(folder.join("tokens.csv"), format!("{token},kiln-admin,1,system:masters\n")).unwrap();
+        let tokens = format!("{token},kiln-admin,1,system:masters\n{}", setup.tokens);
+        fs::write(folder.join("tokens.csv"), tokens).unwrap();
         let made = Command::new("openssl").args(["genrsa", "-out", &path("accounts.key"), "2048"]).output().unwrap();
         assert!(made.status.success(), "openssl made no key");
         let version = Command::new(assets.join("kube-apiserver")).arg("--version").output().unwrap();
         let version = String::from_utf8(version.stdout).unwrap().trim().replace("Kubernetes ", "");
-        let mut cluster = Cluster { processes: Vec::new(), kubeconfig: folder.join("kubeconfig"), version };
+        let (authority, kubeconfig) = (String::new(), folder.join("kubeconfig"));
+        let mut cluster = Cluster { processes: Vec::new(), port: secure, authority, kubeconfig, version };
         let etcd_flags = [
             format!("--data-dir={}", path("etcd")),
             format!("--listen-client-urls={etcd}"),
@@ -55,7 +84,7 @@ impl Cluster {
             format!("--initial-cluster=default={peers}"),
         ];
         cluster.spawn(&assets, folder, "etcd", &etcd_flags);
-        let server_flags = [
+        let mut server_flags = vec![
             format!("--etcd-servers={etcd}"),
             "--bind-address=127.0.0.1".into(),
             "--advertise-address=127.0.0.1".into(),
@@ -69,6 +98,7 @@ impl Cluster {
             "--service-cluster-ip-range=10.0.0.0/24".into(),
             "--disable-admission-plugins=ServiceAccount".into(),
         ];
+        server_flags.extend(setup.server);
         cluster.spawn(&assets, folder, "kube-apiserver", &server_flags);
         // It makes its certificate on the first start; the authority that signed it comes second in the file.
         let certificates = folder.join("certificates/apiserver.crt");
@@ -76,8 +106,8 @@ impl Cluster {
             fs::read_to_string(&certificates).is_ok_and(|text| text.matches("END CERTIFICATE").count() == 2)
         });
         let chain = fs::read_to_string(&certificates).unwrap();
-        let authority = chain[chain.rfind("-----BEGIN").unwrap()..].to_owned();
-        fs::write(&cluster.kubeconfig, kubeconfig(secure, &authority, &token)).unwrap();
+        cluster.authority = chain[chain.rfind("-----BEGIN").unwrap()..].to_owned();
+        fs::write(&cluster.kubeconfig, cluster.kubeconfig_of(&token)).unwrap();
         until(&format!("{test}: kube-apiserver is not ready, see {}", folder.display()), || {
             let asked = |what: &[&str]| {
                 let mut command = Command::new(kubectl);
@@ -86,17 +116,24 @@ impl Cluster {
             };
             asked(&["get", "--raw", "/readyz"]) && asked(&["get", "namespace", "default"])
         });
-        let manager_flags = [
+        let mut manager_flags = vec![
             format!("--kubeconfig={}", cluster.kubeconfig.display()),
-            "--controllers=garbagecollector,namespace".into(),
+            format!("--controllers={}", setup.controllers),
             "--leader-elect=false".into(),
             "--secure-port=0".into(),
-            // A second port that later versions do not have.
-            "--port=0".into(),
         ];
-        let flags = if cluster.minor() < 23 { &manager_flags[..] } else { &manager_flags[..4] };
-        cluster.spawn(&assets, folder, "kube-controller-manager", flags);
+        if cluster.minor() < 23 {
+            // A second port that later versions do not have.
+            manager_flags.push("--port=0".into());
+        }
+        manager_flags.extend(setup.manager);
+        cluster.spawn(&assets, folder, "kube-controller-manager", &manager_flags);
         Some(cluster)
+    }
+
+    /// The kubeconfig of whoever has this token.
+    pub fn kubeconfig_of(&self, token: &str) -> String {
+        kubeconfig(self.port, &self.authority, token)
     }
 
     /// 20 of `v1.20.2`.

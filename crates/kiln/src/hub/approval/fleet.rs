@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use kiln_core::certificate_request::{HostFacts, Mode, Names, Proof, Provision};
+use kiln_core::health::parse_duration;
 use kiln_core::timeline::Timeline;
 use kube::Client;
 use kube::api::{Api, DynamicObject};
@@ -102,6 +103,8 @@ pub struct PoolRecord {
     pub health: Value,
     /// How many of its hosts may be changed at once, as written.
     pub budget: Option<String>,
+    /// How long emptying a Node may take, in seconds; as long as it takes without.
+    pub drain: Option<i64>,
 }
 
 /// A host with what its pool adds.
@@ -119,6 +122,8 @@ pub struct Member {
     pub health: Value,
     /// How many hosts of the pool may be changed at once, as written.
     pub budget: Option<String>,
+    /// How long emptying its Node may take, in seconds; as long as it takes without.
+    pub drain: Option<i64>,
 }
 
 /// All hosts at one moment.
@@ -244,6 +249,7 @@ pub fn read_pool(object: &Value) -> PoolRecord {
         "" => spec["health"].clone(),
         written => serde_json::from_str(written).unwrap_or_default(),
     };
+    let drain = spec["drainTimeout"].as_str().or(spec["nodeDrainTimeout"].as_str());
     let taints = spec["nodeTaints"].as_array().or(spec["taints"].as_array());
     PoolRecord {
         // An unknown word must not mean "approve".
@@ -259,6 +265,8 @@ pub fn read_pool(object: &Value) -> PoolRecord {
             Value::Number(budget) => Some(budget.to_string()),
             _ => None,
         },
+        // HyperShift's 0 sets no limit.
+        drain: drain.and_then(|text| parse_duration(text).ok()).filter(|seconds| *seconds > 0),
     }
 }
 
@@ -400,6 +408,7 @@ impl Fleet {
             taints: taints.cloned().unwrap_or_default(),
             health: health.cloned().unwrap_or_default(),
             budget: pools.iter().find_map(|(pool, _)| pool.budget.clone()),
+            drain: pools.iter().find_map(|(pool, _)| pool.drain),
             host,
         };
         (member, target)

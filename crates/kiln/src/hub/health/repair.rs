@@ -30,6 +30,8 @@ use crate::hub::timeline::{now, parse_time};
 
 /// The annotation of a BareMetalHost that asks for a power cycle. The part behind the slash says who asks.
 pub const REBOOT: &str = "reboot.metal3.io/kiln";
+/// The annotation of a BareMetalHost that keeps a machine off which is not in service.
+pub const OFF: &str = "reboot.metal3.io/kiln-out-of-service";
 /// How long somebody has to obey it, in seconds.
 const PATIENCE: i64 = 600;
 /// The value of [`IGNITION_LABEL`] on a host's pointer.
@@ -247,6 +249,23 @@ pub async fn clean_up(hub: &Client, host: &HostRecord) -> Result<(), Error> {
     let Some(secret) = host.wanted["userData"].as_str() else { return Ok(()) };
     let api: Api<DynamicObject> = Api::namespaced_with(hub.clone(), &host.place.0, &SECRET.resource());
     gone(api.delete(secret, &DeleteParams::default()).await.map(drop))
+}
+
+/// Switches the machine of a host off that goes out of service, if there is a BareMetalHost to do it by: metal3 keeps it off
+/// for as long as the annotation is there.
+pub async fn keep_off(hub: &Client, namespace: &str, host: &str) -> Result<(), Error> {
+    annotate_off(hub, namespace, host, r#"{"mode":"soft"}"#.into()).await
+}
+
+/// Lets the machine of a host on again that comes back into service.
+pub async fn keep_off_no_more(hub: &Client, namespace: &str, host: &str) -> Result<(), Error> {
+    annotate_off(hub, namespace, host, Value::Null).await
+}
+
+async fn annotate_off(hub: &Client, namespace: &str, host: &str, value: Value) -> Result<(), Error> {
+    let Some(machines) = machines(hub, namespace) else { return Ok(()) };
+    let patch = json!({"metadata": {"annotations": {OFF: value}}});
+    gone(machines.patch(host, &parameters(), &Patch::Merge(patch)).await.map(drop))
 }
 
 fn let_on() -> Value {

@@ -54,6 +54,8 @@ pub struct Planned {
     pub changes: Vec<ObjectChange>,
     /// Hosts that go out of service.
     pub releases: Vec<Release>,
+    /// Hosts that come into service and have a BareMetalHost that may be kept off, by namespace and name.
+    pub switch_on: Vec<(String, String)>,
     /// What is to be said of each pool.
     pub reports: PoolReports,
     /// When there will be something to do again.
@@ -70,6 +72,7 @@ pub fn plan_secrets(situation: &Situation<'_>, token: &dyn Fn() -> String) -> Pl
         planned: Planned {
             changes: Vec::new(),
             releases: Vec::new(),
+            switch_on: Vec::new(),
             reports: PoolReports::new(),
             next: None,
             look_again: false,
@@ -158,6 +161,10 @@ impl<'a> Work<'a> {
             let Some(owner) = self.owner(&host_object(host)) else { continue };
             match held {
                 None => {
+                    let place = (host.host.namespace.clone(), host.host.name.clone());
+                    if self.situation.cache.get("BareMetalHost", &place.0, &place.1).is_some() {
+                        self.planned.switch_on.push(place);
+                    }
                     let object = render::overlay(host, overlay, &owner);
                     self.change(&host.host.namespace, &name, Action::Create(object));
                 }

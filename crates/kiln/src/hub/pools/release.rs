@@ -1,10 +1,11 @@
-//! Letting a host go: its token is revoked, its Node cordoned and deleted, and its Host begins anew; then its overlay goes.
+//! Letting a host go: its token is revoked, its Node emptied and deleted, its machine switched off, and its Host begins anew; then
+//! its overlay goes.
 //!
 //! In this order, so that the machine cannot come back meanwhile, and so that whatever fails is done again: the overlay is
 //! what says that the host is in service. Each step may run twice.
 //!
-//! Not here: draining, and switching the machine off. Its kubelet has a certificate until that ends: a machine that is not
-//! switched off or installed anew may register again.
+//! A machine without a BareMetalHost stays on. Its kubelet has a certificate until that ends: it may register again until
+//! somebody switches it off or installs it anew.
 
 use std::time::Duration;
 
@@ -17,11 +18,12 @@ use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, Preconditi
 use kube::{Client, Error};
 use serde_json::{Value, json};
 
+use super::drain::drain;
 use crate::hub::approval::connect::Connect;
 use crate::hub::approval::fleet::{Fleet, Target, read_host};
 use crate::hub::controllers::cache::MANAGER;
 use crate::hub::controllers::kinds::{HOST, NODE, NODE_POOL, POOL, SECRET, Watched};
-use crate::hub::health::repair::clean_up;
+use crate::hub::health::repair::{clean_up, keep_off};
 use crate::hub::timeline::{parse_time, record_with, render_time};
 
 /// How long a cluster may take for all of it.
@@ -57,11 +59,12 @@ pub async fn execute(hub: &Client, clusters: &dyn Connect, release: &Release, no
     let declared = api(hub, &HOST, &release.namespace).get_opt(&release.host).await.map_err(of_hub)?;
     let declared = serde_json::to_value(declared).unwrap_or_default();
     clean_up(hub, &read_host(&declared)).await.map_err(of_hub)?;
-    if let Some(target) = target(hub, release, &declared).await.map_err(of_hub)? {
-        let node = remove_node(clusters, &target, &release.node);
+    if let Some((target, limit)) = target(hub, release, &declared).await.map_err(of_hub)? {
+        let node = remove_node(clusters, &target, &release.node, limit, now);
         let ended = tokio::time::timeout(PATIENCE, node).await;
         ended.unwrap_or_else(|_| Err("it does not answer".into())).map_err(|why| format!("cluster {target}: {why}"))?;
     }
+    keep_off(hub, &release.namespace, &release.host).await.map_err(of_hub)?;
     let Release { namespace, host, pool, replicas, .. } = release;
     let source = format!("{} {}/{}", pool.kind, pool.namespace, pool.name);
     let entry =
@@ -100,8 +103,8 @@ pub async fn revoke(hub: &Client, namespace: &str, host: &str, now: Moment) -> R
     api.patch(&name, &parameters(), &Patch::Merge(patch)).await.map(drop)
 }
 
-/// The cluster the host joined, if the hub knows one.
-async fn target(hub: &Client, release: &Release, host: &Value) -> Result<Option<Target>, Error> {
+/// The cluster the host joined, if the hub knows one, and how long emptying its Node may take there.
+async fn target(hub: &Client, release: &Release, host: &Value) -> Result<Option<(Target, Option<i64>)>, Error> {
     let mut fleet = Fleet::default();
     for kind in [&POOL, &NODE_POOL] {
         // A Pool of a MachineConfigPool is in `default`, wherever its hosts are.
@@ -115,26 +118,29 @@ async fn target(hub: &Client, release: &Release, host: &Value) -> Result<Option<
             }
         }
     }
-    Ok(fleet.target_of(host))
+    let limit = fleet.member_of(host).drain;
+    Ok(fleet.target_of(host).map(|target| (target, limit)))
 }
 
-/// First cordoned, so that nothing is scheduled there while it goes.
-async fn remove_node(clusters: &dyn Connect, target: &Target, name: &str) -> Result<(), String> {
+async fn remove_node(
+    clusters: &dyn Connect,
+    target: &Target,
+    name: &str,
+    limit: Option<i64>,
+    now: Moment,
+) -> Result<(), String> {
     let client = clusters.connect(target).await?.client;
-    let nodes: Api<DynamicObject> = Api::all_with(client, &NODE.resource());
+    let nodes: Api<DynamicObject> = Api::all_with(client.clone(), &NODE.resource());
     let failed = |error: Error| error.to_string();
     let Some(node) = nodes.get_opt(name).await.map_err(failed)? else { return Ok(()) };
-    if node.data["spec"]["unschedulable"] != true {
-        let cordon = json!({"spec": {"unschedulable": true}});
-        gone(nodes.patch(name, &parameters(), &Patch::Merge(cordon)).await.map(drop)).map_err(failed)?;
-    }
+    drain(&client, &node, limit, now).await?;
     let same = Preconditions { uid: node.metadata.uid, resource_version: None };
     let options = DeleteParams { preconditions: Some(same), ..DeleteParams::default() };
     gone(nodes.delete(name, &options).await.map(drop)).map_err(failed)
 }
 
 /// What is gone already need not go.
-fn gone(result: Result<(), Error>) -> Result<(), Error> {
+pub(super) fn gone(result: Result<(), Error>) -> Result<(), Error> {
     match result {
         Err(Error::Api(status)) if status.code == 404 => Ok(()),
         other => other,
@@ -145,7 +151,7 @@ fn api(client: &Client, kind: &Watched, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &kind.resource())
 }
 
-fn parameters() -> PatchParams {
+pub(super) fn parameters() -> PatchParams {
     PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() }
 }
 

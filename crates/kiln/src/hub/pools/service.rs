@@ -161,7 +161,7 @@ fn message(fate: Fate<'_>, pool: &PoolProvision, wanted: u32, problem: Option<&S
         Fate::Marked => format!("it is marked with {MARK} and is not taken until the annotation goes"),
         Fate::Released => {
             let so_far = problem.map_or_else(String::new, |problem| format!(", which did not work yet: {problem}"));
-            format!("the pool was scaled to {wanted}: its token is revoked and its Node deleted{so_far}")
+            format!("the pool was scaled to {wanted}: its token is revoked, its Node drained and deleted{so_far}")
         }
     }
 }
