@@ -8,10 +8,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::{execute, fuzz, generate, kubectl, tidy};
+use crate::{execute, fuzz, generate, kubectl, testbed, tidy};
 
 /// A program some test needs, and the Debian package it comes from.
-const ORACLES: [(&str, &str); 29] = [
+const ORACLES: [(&str, &str); 30] = [
     ("/usr/lib/NetworkManager/nm-initrd-generator", "network-manager"),
     ("/usr/sbin/NetworkManager", "network-manager"),
     ("/usr/bin/ignition-validate", "ignition"),
@@ -31,6 +31,7 @@ const ORACLES: [(&str, &str); 29] = [
     ("/usr/bin/igzip", "isal"),
     ("/usr/bin/libdeflate-gzip", "libdeflate-tools"),
     ("/usr/bin/busybox", "busybox"),
+    ("/usr/bin/cpio", "cpio"),
     ("/usr/bin/xz", "xz-utils"),
     ("/usr/bin/zstd", "zstd"),
     ("/usr/bin/genisoimage", "genisoimage"),
@@ -59,9 +60,15 @@ pub fn run(fuzz_seconds: u32) -> Result<()> {
     execute(Command::new("cargo").args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     tidy::run()?;
     generate::run(true)?;
+    let bootable = complete && nix::unistd::Uid::effective().is_root();
+    if bootable {
+        testbed::run()?;
+    } else {
+        println!("not root on a Debian machine: no machine will be booted");
+    }
     let mut tests = Command::new("cargo");
     tests.args(["test", "--workspace", "--no-fail-fast"]);
-    if complete {
+    if bootable {
         // From here on a test that finds its program missing is a failure, not a skip.
         tests.env("KILN_REQUIRE_ORACLES", "1");
     }

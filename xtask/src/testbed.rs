@@ -1,8 +1,9 @@
 //! `cargo xtask testbed`: what the first-boot test boots in a virtual machine, in `target/testbed`.
 //!
 //! A Debian root with systemd, NetworkManager and Ignition (`root.ext4`), its kernel (`vmlinuz`), and an initramfs that dracut
-//! makes inside that root with Kiln's module and the static `kiln-firstboot` (`initrd`). Each is made again when what it
-//! is made of has changed. Needs root for chroot and mounts in a namespace; no loop device, no KVM.
+//! makes inside that root with Kiln's module and the static `kiln-firstboot` (`initrd`); the same without its witness and
+//! with the witness appended is `initrd-appended`. Each is made again when what it is made of has changed. Needs root for
+//! chroot and mounts in a namespace; no loop device, no KVM.
 //!
 //! Not here: the disk, which the test makes itself, and how it is booted (`crates/kiln/tests/support/vm.rs`).
 
@@ -15,6 +16,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
+use crate::bench::firstboot;
 use crate::test::install_packages;
 use crate::{execute, files};
 
@@ -30,7 +32,7 @@ const PROGRAMS: [(&str, &str); 5] = [
 /// What the root is made of.
 const PACKAGES: &str = "systemd,systemd-sysv,dbus,network-manager,udev,iproute2,kmod,procps,passwd,curl,ca-certificates,linux-image-cloud-amd64,dracut,dracut-network,ignition";
 /// What a virtual machine never needs, and what would be built twice.
-const LEFT_OUT: [&str; 26] = [
+const LEFT_OUT: [&str; 28] = [
     "/usr/share/doc/*",
     "/usr/share/man/*",
     "/usr/share/locale/*",
@@ -51,6 +53,8 @@ const LEFT_OUT: [&str; 26] = [
     "/lib/modules/*/kernel/fs/btrfs/*",
     "/lib/modules/*/kernel/fs/ceph/*",
     "/lib/modules/*/kernel/fs/xfs/*",
+    "/lib/modules/*/kernel/net/ipv4/netfilter/*",
+    "/lib/modules/*/kernel/net/ipv6/netfilter/*",
     "/lib/modules/*/kernel/net/netfilter/*",
     "/lib/udev/rules.d/60-autosuspend.rules",
     "/lib/udev/rules.d/60-evdev.rules",
@@ -64,7 +68,6 @@ const SOURCES: [&str; 2] = ["/etc/apt/sources.list.d/debian.sources", "/etc/apt/
 const ROOT_SIZE: &str = "480M";
 const FOLDER: &str = "target/testbed";
 const SCRIPTS: &str = "xtask/src/testbed";
-const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Makes what is missing or out of date.
 pub fn run() -> Result<()> {
@@ -77,20 +80,12 @@ pub fn run() -> Result<()> {
     fs::create_dir_all(FOLDER)?;
     let root = digest(&[Path::new(SCRIPTS).join("prepare-root.sh")], &[PACKAGES, ROOT_SIZE, &LEFT_OUT.concat()])?;
     made_of("root.ext4", &root, build_root)?;
-    let program = build_program()?;
+    firstboot::build()?;
     let mut inputs = files("dracut", &[""])?;
-    inputs.extend([program.clone(), Path::new(SCRIPTS).join("build-initrd.sh")]);
-    made_of("initrd", &digest(&inputs, &[&root])?, |output| build_initrd(&program, output))?;
+    inputs.extend([PathBuf::from(firstboot::PROGRAM), Path::new(SCRIPTS).join("build-initrd.sh")]);
+    made_of("initrd", &digest(&inputs, &[&root])?, build_initrds)?;
     println!("the test bed is ready in {FOLDER}");
     Ok(())
-}
-
-/// The program for the initramfs, linked statically.
-fn build_program() -> Result<PathBuf> {
-    let mut build = Command::new("cargo");
-    build.env("RUSTFLAGS", "-C target-feature=+crt-static");
-    execute(build.args(["build", "--profile", "firstboot", "-p", "kiln-firstboot", "--target", TARGET]))?;
-    Ok(Path::new("target").join(TARGET).join("firstboot/kiln-firstboot"))
 }
 
 /// Makes `name` unless it was made of the same inputs before. What is made is complete or not there.
@@ -139,11 +134,17 @@ fn starts_with(path: &Path, beginning: &str) -> bool {
     path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(beginning))
 }
 
-fn build_initrd(program: &Path, output: &Path) -> Result<()> {
+/// Makes `initrd-appended`, too.
+fn build_initrds(output: &Path) -> Result<()> {
+    let (bare, witness) = (Path::new(FOLDER).join("initrd-bare"), Path::new(FOLDER).join("witness.img"));
     let mut dracut = Command::new("unshare");
     dracut.args(["--mount", "--propagation", "private"]).arg(Path::new(SCRIPTS).join("build-initrd.sh"));
-    dracut.args([&Path::new(FOLDER).join("root"), Path::new("dracut/35kiln-firstboot"), program, output]);
-    execute(&mut dracut)
+    dracut.args([&Path::new(FOLDER).join("root"), Path::new("dracut/35kiln-firstboot"), Path::new(firstboot::PROGRAM)]);
+    execute(dracut.args([output, &bare]))?;
+    execute(Command::new("dracut/appended-initrd").arg(firstboot::PROGRAM).arg(&witness))?;
+    // As docs/first-boot.md says it.
+    fs::write(Path::new(FOLDER).join("initrd-appended"), [fs::read(bare)?, fs::read(witness)?].concat())?;
+    Ok(())
 }
 
 /// SHA-256 of files, their modes and these words.

@@ -17,7 +17,8 @@ use std::time::Duration;
 use kiln_core::beacon::{Point, Report};
 use kiln_core::timeline::Stage;
 use serde_json::Value;
-use tokio::sync::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 
 use first_boot::{Ending, Host, LONGEST_BOOT, Machine, Site};
 use vm::Bed;
@@ -26,8 +27,14 @@ use vm::Bed;
 const DUMMY: &str = "dummy-dummy0.nmconnection";
 const PROFILES: [&str; 4] = ["bond0.110.nmconnection", "bond0.nmconnection", "eno2.nmconnection", "eno3.nmconnection"];
 
-/// Virtual machines without KVM need all the processors there are, so the tests wait for each other.
-static PROCESSORS: Mutex<()> = Mutex::const_new(());
+/// A virtual machine without KVM takes a whole core: two run at a time, whichever test they belong to.
+static CORES: Semaphore = Semaphore::const_new(2);
+
+/// Does something with a machine when there is a core for it.
+fn with_core<T>(runtime: &Handle, boot: impl FnOnce() -> T) -> T {
+    let _core = runtime.block_on(CORES.acquire()).unwrap();
+    boot()
+}
 
 /// Stock rules, and nothing in the pool's config about networking.
 const PLAIN: Host = Host {
@@ -45,7 +52,7 @@ const LOST: Host = Host {
     nics: ["52:54:00:00:02:02", "52:54:00:00:02:03"],
     force_persist_ip: false,
 };
-/// The same with `coreos.force_persist_ip`: document 000's way out.
+/// The same with `coreos.force_persist_ip`: document 000's way out. Its witness is appended, as to an image of CoreOS's.
 const FORCED: Host = Host {
     name: "forced",
     address: "10.0.11.13",
@@ -65,18 +72,15 @@ const COMPOSED: Host = Host {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_keeps_or_loses_its_network_as_predicted_and_kiln_knows_why() {
     let Some(bed) = Bed::find("a_machine_keeps_or_loses_its_network_as_predicted_and_kiln_knows_why") else { return };
-    let _alone = PROCESSORS.lock().await;
     let site = Site::start("first-boot", &[PLAIN, LOST, FORCED, COMPOSED]).await;
-    // Two at a time: a virtual machine without KVM takes a whole core and more.
-    let (site, bed) = (&site, &bed);
-    let pair = |hosts: [Host; 2]| {
+    let (site, appended, runtime) = (&site, bed.with_appended_witness(), &Handle::current());
+    let hosts = [(PLAIN, &bed), (LOST, &bed), (FORCED, &appended), (COMPOSED, &bed)];
+    let [plain, lost, forced, composed] = tokio::task::block_in_place(|| {
         std::thread::scope(|scope| {
-            let running = hosts.map(|host| scope.spawn(move || site.first_boot(bed, host)));
-            running.map(|thread| thread.join().unwrap())
+            let boot = |(host, bed)| scope.spawn(move || with_core(runtime, || site.first_boot(bed, host)));
+            hosts.map(boot).map(|thread| thread.join().unwrap())
         })
-    };
-    let [plain, lost] = tokio::task::block_in_place(|| pair([PLAIN, LOST]));
-    let [forced, composed] = tokio::task::block_in_place(|| pair([FORCED, COMPOSED]));
+    });
 
     for Ending { host, real_root, predicted, .. } in [&plain, &lost, &forced, &composed] {
         assert_eq!(real_root, predicted, "what the machine `{}` has is what was predicted", host.name);
@@ -130,9 +134,9 @@ fn reports(site: &Site, host: Host) -> Vec<Value> {
 async fn a_power_cut_while_the_network_is_handed_over_costs_another_first_boot_and_nothing_else() {
     let name = "a_power_cut_while_the_network_is_handed_over_costs_another_first_boot_and_nothing_else";
     let Some(bed) = Bed::find(name) else { return };
-    let _alone = PROCESSORS.lock().await;
     let site = Site::start("power-cut", &[PLAIN]).await;
-    let ending = tokio::task::block_in_place(|| {
+    let runtime = Handle::current();
+    let cut_and_boot = || {
         let machine = Machine::new(&site, &bed, PLAIN);
         let vm = machine.boot(&bed, "systemd.journald.forward_to_console=1");
         let handing_over = ["Stopping kiln-hand-over.service"];
@@ -141,7 +145,8 @@ async fn a_power_cut_while_the_network_is_handed_over_costs_another_first_boot_a
         std::thread::sleep(Duration::from_millis(700));
         vm.cut_power();
         machine.first_boot(&bed)
-    });
+    };
+    let ending = tokio::task::block_in_place(|| with_core(&runtime, cut_and_boot));
     assert_eq!(ending.real_root, ending.predicted);
     assert_eq!(names(&ending), PROFILES);
     assert!(ending.addresses.contains("10.0.11.11/24"), "{}", ending.addresses);

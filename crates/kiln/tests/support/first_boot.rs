@@ -255,6 +255,8 @@ impl Machine {
         // NetworkManager has tried what it has, whatever came of it.
         vm.ask("nm-online -s -q -t 120");
         let addresses = vm.ask("ip -brief address");
+        let waiting = vm.ask("systemctl show --value --property=Before kiln-witness.service");
+        assert_eq!(waiting.trim(), "shutdown.target", "nothing waits for the witness");
         // The block on the console says what became of the report, so the report is sent or kept when it is there.
         let told = vm.console.wait_for(&["==== kiln: real root ===="], Duration::from_secs(300));
         assert!(told, "the real root says nothing; the console:\n{}", vm.console.text());

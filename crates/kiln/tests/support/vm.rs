@@ -6,12 +6,7 @@
 //!
 //! Not here: what is booted; `cargo xtask testbed` makes that.
 
-#![allow(
-    dead_code,
-    clippy::print_stderr,
-    clippy::unwrap_used,
-    reason = "a test fails loudly, and says when it is skipped"
-)]
+#![allow(dead_code, clippy::unwrap_used, reason = "a test fails loudly; a test file may use a part of it")]
 
 #[path = "vm/trunk.rs"]
 pub mod trunk;
@@ -25,31 +20,43 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use kiln_testimage::oracle::skip;
 use trunk::Trunk;
 
-/// What every boot has on its command line: the console, a kernel that does not wait, and a disk like CoreOS's.
+/// What every boot has on its command line: the console, a kernel that does not wait, a disk like CoreOS's, and time where
+/// the machine is busy: without KVM ninety seconds may pass before the disk is there.
 pub const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off random.trust_cpu=on audit=0 root=LABEL=root \
-    systemd.firstboot=no systemd.default_timeout_start_sec=900 systemd.show_status=0 rd.udev.log_level=3";
+    systemd.firstboot=no systemd.default_timeout_start_sec=900 systemd.default_device_timeout_sec=900 systemd.show_status=0 systemd.gpt_auto=0 rd.retry=900 rd.udev.log_level=3";
 
 /// The files of the test bed.
+#[derive(Clone)]
 pub struct Bed {
     pub kernel: PathBuf,
     pub initrd: PathBuf,
+    initrd_appended: PathBuf,
     /// The file system of the root.
     pub root: PathBuf,
 }
 
 impl Bed {
-    /// The one `cargo xtask testbed` made; without it the test is skipped in one line.
+    /// The one `cargo xtask testbed` made; without it the test is skipped in one line, or fails where oracles are required.
     pub fn find(test: &str) -> Option<Bed> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/testbed");
-        let bed = Bed { kernel: folder.join("vmlinuz"), initrd: folder.join("initrd"), root: folder.join("root.ext4") };
-        if [&bed.kernel, &bed.initrd, &bed.root].iter().all(|file| file.is_file()) {
-            return Some(bed);
+        let file = |name| Some(folder.join(name)).filter(|file| file.is_file());
+        let bed = || {
+            let (kernel, root) = (file("vmlinuz")?, file("root.ext4")?);
+            Some(Bed { kernel, root, initrd: file("initrd")?, initrd_appended: file("initrd-appended")? })
+        };
+        let bed = bed();
+        if bed.is_none() {
+            skip(test, "there is no test bed (cargo xtask testbed makes it)");
         }
-        // Also where oracles are required: it takes minutes, and whoever wants that makes the test bed first.
-        eprintln!("skipped: {test}: there is no test bed (cargo xtask testbed makes it)");
-        None
+        bed
+    }
+
+    /// With an initramfs that has no witness of its own, and the witness appended to it.
+    pub fn with_appended_witness(&self) -> Bed {
+        Bed { initrd: self.initrd_appended.clone(), ..self.clone() }
     }
 }
 
