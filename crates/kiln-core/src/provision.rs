@@ -264,8 +264,13 @@ impl<'w, 'i> Work<'w, 'i> {
         }
         let pools = declared.iter().map(|pool| self.pool(pool)).collect();
         let (mut hosts, mut waiting, mut elsewhere) = (Vec::new(), HashMap::new(), HashMap::new());
+        let mut seen = HashSet::new();
         for view in &self.context.hosts {
             let namespace = view.host.meta.id.namespace.as_str();
+            // Who declares a Host beside the BareMetalHost of its name means one machine, and has said more in the first.
+            if !seen.insert((namespace, view.host.meta.id.name.as_str())) {
+                continue;
+            }
             let pool = by_name.get(&(namespace, view.pool)).or_else(|| by_name.get(&("", view.pool)));
             let place = (namespace.to_owned(), view.host.meta.id.name.clone());
             let Some(pool) = pool else {

@@ -372,6 +372,16 @@ fn a_host_that_goes_to_a_pool_nobody_declares_loses_its_overlay() {
 }
 
 #[test]
+fn a_host_beside_the_bare_metal_host_of_its_name_is_one_machine() {
+    let mut site = edge();
+    let beside = json!({"apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost", "metadata": {"name": "w0", "namespace": "site",
+        "annotations": {"bmac.agent-install.openshift.io/machine-config-pool": "edge"}}, "spec": {"online": true}});
+    site.apply(&beside);
+    site.settle();
+    assert_eq!(site.provision.hosts.iter().map(|host| host.host.kind.as_str()).collect::<Vec<_>>(), ["Host", "Host"]);
+}
+
+#[test]
 fn a_node_pool_that_updates_in_place_carries_its_payload_in_the_token() {
     let node_pool = json!({"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "NodePool", "metadata": {"name": "np", "namespace": "site"},
         "spec": {"clusterName": "hc", "config": [{"name": "config"}], "management": {"upgradeType": "InPlace"}, "platform": {"type": "None"},
