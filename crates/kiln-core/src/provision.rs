@@ -267,7 +267,7 @@ impl<'w, 'i> Work<'w, 'i> {
         let mut seen = HashSet::new();
         for view in &self.context.hosts {
             let namespace = view.host.meta.id.namespace.as_str();
-            // Who declares a Host beside the BareMetalHost of its name means one machine, and has said more in the first.
+            // A Host beside the BareMetalHost of its name is one machine. The first speaks; in the order of an API that is the Host.
             if !seen.insert((namespace, view.host.meta.id.name.as_str())) {
                 continue;
             }

@@ -11,8 +11,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use kiln_apiserver::admission::Admission;
 use kiln_apiserver::audit::{AuditLimits, AuditLog};
 use kiln_apiserver::health::Weight;
@@ -163,11 +161,11 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
     let background = Background::start().map_err(HubError::Threads)?;
     let mut tasks = Tasks::default();
     let approver = Approver { endpoint: pools.endpoint.clone(), ..approver(&server) };
-    let mut behind = |name, task: BoxFuture<'static, ()>| tasks.spawn_on(&background.handle, name, task);
-    behind("garbage collection", Arc::clone(&server).run_janitor().boxed());
-    behind("rules", rules.follow(Arc::clone(&server)).boxed());
-    behind("controllers", controllers::run_embedded(Arc::clone(&server), pools).boxed());
-    behind("certificates", approval::run(approver, server.stopping()).boxed());
+    let behind = &background.handle;
+    tasks.spawn_on(behind, "garbage collection", Arc::clone(&server).run_janitor());
+    tasks.spawn_on(behind, "rules", rules.follow(Arc::clone(&server)));
+    tasks.spawn_on(behind, "controllers", controllers::run_embedded(Arc::clone(&server), pools));
+    tasks.spawn_on(behind, "certificates", approval::run(approver, server.stopping()));
     tasks.spawn("node endpoints", Arc::clone(&nodes).run(server.stopping()));
     if let Some(listener) = node_listener {
         let (router, limits) = (node::node_router(Arc::clone(&nodes)), connection_limits(config.shutdown));

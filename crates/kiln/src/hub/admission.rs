@@ -9,13 +9,13 @@
 //! need the whole world are left to the controllers, who judge all of it after every change.
 //!
 //! **Bounded, too:** so many objects are judged at once and in a second ([`Allowance`]). Whoever writes more (ten thousand
-//! hosts) is told no more than what is refused; the findings come as conditions.
+//! hosts) is told no more than what is refused; the findings come as conditions, where a kind has any.
 //!
 //! The contents of Secrets do not reach this place: [`WorldCache`] keeps none.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use kiln_apiserver::Server;
@@ -44,8 +44,7 @@ const BATCH: usize = 64;
 const KEEP_UP: Duration = Duration::from_millis(250);
 
 /// What whoever writes too fast is told.
-const NOT_JUDGED: &str =
-    "not judged here: more is written at once than the rules keep up with; what they find will be in its conditions";
+const NOT_JUDGED: &str = "not judged here: more is written at once than the rules keep up with; what they find will be in its conditions if its kind has any, and a dry run asks again";
 
 /// Runs the rules on what is applied.
 #[derive(Debug, Default)]
@@ -120,7 +119,8 @@ impl Rules {
             aside(|| self.read_stored(review.server));
         }
         let alone = self.whole.try_lock();
-        let (selection, whole) = self.lock().select(review, &own, text, alone.is_ok());
+        let is_alone = !matches!(alone, Err(TryLockError::WouldBlock));
+        let (selection, whole) = self.lock().select(review, &own, text, is_alone);
         let selection = selection.with(own.clone(), text);
         let judged = if selection.len() > QUICK { aside(|| selection.judge()) } else { selection.judge() };
         let believed = |finding: &&Diagnostic| whole || !FROM_THE_WHOLE.contains(&finding.code);

@@ -6,6 +6,7 @@
 
 use std::io;
 
+use rustix::process::{getpriority_process, setpriority_process};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 /// How much nicer these threads are than the others: about a tenth of their weight.
@@ -27,7 +28,7 @@ impl Background {
             .thread_name("background")
             .on_thread_start(|| {
                 // Without it everything works, only less politely.
-                let _ = rustix::process::setpriority_process(None, NICE);
+                let _ = getpriority_process(None).and_then(|own| setpriority_process(None, own + NICE));
             })
             .enable_all()
             .build()?;
@@ -39,5 +40,20 @@ impl Drop for Background {
     fn drop(&mut self) {
         // Waiting for threads is not allowed where this is dropped.
         self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn its_threads_and_those_they_start_are_nicer_than_others() {
+        let background = Background::start().unwrap();
+        let nice = || getpriority_process(None).unwrap();
+        let theirs = background.handle.spawn(async move { (nice(), std::thread::spawn(nice).join().unwrap()) });
+        // The kernel knows no nicer thread than 19.
+        let wished = (nice() + NICE).min(19);
+        assert_eq!(theirs.await.unwrap(), (wished, wished));
     }
 }

@@ -1,13 +1,13 @@
 //! How many objects are judged for those who write.
 //!
-//! A folder of [`AT_ONCE`] objects is judged whole, and in the long run [`PER_SECOND`]; who wrote more is not
-//! judged until there was some rest. They are counted and not timed, so that
-//! the same folder gets the same answer on every machine.
+//! A folder of [`AT_ONCE`] objects is judged whole, and in the long run [`PER_SECOND`], whoever writes them; after more than that nobody
+//! is judged until there was some rest. They are counted and not timed, so that the same folder gets the same answer on
+//! every machine.
 
 use std::time::{Duration, Instant};
 
 /// So many at once.
-pub const AT_ONCE: u32 = 500;
+const AT_ONCE: u32 = 500;
 /// So many when it goes on.
 const PER_SECOND: u32 = 100;
 
