@@ -19,6 +19,9 @@ _kiln() {
             kiln,access)
                 cmd="kiln__subcmd__access"
                 ;;
+            kiln,agent)
+                cmd="kiln__subcmd__agent"
+                ;;
             kiln,approve)
                 cmd="kiln__subcmd__approve"
                 ;;
@@ -103,6 +106,36 @@ _kiln() {
             kiln__subcmd__access__subcmd__help,revoke)
                 cmd="kiln__subcmd__access__subcmd__help__subcmd__revoke"
                 ;;
+            kiln__subcmd__agent,apply)
+                cmd="kiln__subcmd__agent__subcmd__apply"
+                ;;
+            kiln__subcmd__agent,help)
+                cmd="kiln__subcmd__agent__subcmd__help"
+                ;;
+            kiln__subcmd__agent,recover)
+                cmd="kiln__subcmd__agent__subcmd__recover"
+                ;;
+            kiln__subcmd__agent,run)
+                cmd="kiln__subcmd__agent__subcmd__run"
+                ;;
+            kiln__subcmd__agent,update)
+                cmd="kiln__subcmd__agent__subcmd__update"
+                ;;
+            kiln__subcmd__agent__subcmd__help,apply)
+                cmd="kiln__subcmd__agent__subcmd__help__subcmd__apply"
+                ;;
+            kiln__subcmd__agent__subcmd__help,help)
+                cmd="kiln__subcmd__agent__subcmd__help__subcmd__help"
+                ;;
+            kiln__subcmd__agent__subcmd__help,recover)
+                cmd="kiln__subcmd__agent__subcmd__help__subcmd__recover"
+                ;;
+            kiln__subcmd__agent__subcmd__help,run)
+                cmd="kiln__subcmd__agent__subcmd__help__subcmd__run"
+                ;;
+            kiln__subcmd__agent__subcmd__help,update)
+                cmd="kiln__subcmd__agent__subcmd__help__subcmd__update"
+                ;;
             kiln__subcmd__boot,help)
                 cmd="kiln__subcmd__boot__subcmd__help"
                 ;;
@@ -147,6 +180,9 @@ _kiln() {
                 ;;
             kiln__subcmd__help,access)
                 cmd="kiln__subcmd__help__subcmd__access"
+                ;;
+            kiln__subcmd__help,agent)
+                cmd="kiln__subcmd__help__subcmd__agent"
                 ;;
             kiln__subcmd__help,approve)
                 cmd="kiln__subcmd__help__subcmd__approve"
@@ -216,6 +252,18 @@ _kiln() {
                 ;;
             kiln__subcmd__help__subcmd__access,revoke)
                 cmd="kiln__subcmd__help__subcmd__access__subcmd__revoke"
+                ;;
+            kiln__subcmd__help__subcmd__agent,apply)
+                cmd="kiln__subcmd__help__subcmd__agent__subcmd__apply"
+                ;;
+            kiln__subcmd__help__subcmd__agent,recover)
+                cmd="kiln__subcmd__help__subcmd__agent__subcmd__recover"
+                ;;
+            kiln__subcmd__help__subcmd__agent,run)
+                cmd="kiln__subcmd__help__subcmd__agent__subcmd__run"
+                ;;
+            kiln__subcmd__help__subcmd__agent,update)
+                cmd="kiln__subcmd__help__subcmd__agent__subcmd__update"
                 ;;
             kiln__subcmd__help__subcmd__boot,simulate)
                 cmd="kiln__subcmd__help__subcmd__boot__subcmd__simulate"
@@ -295,8 +343,14 @@ _kiln() {
             kiln__subcmd__help__subcmd__net,merge)
                 cmd="kiln__subcmd__help__subcmd__net__subcmd__merge"
                 ;;
+            kiln__subcmd__help__subcmd__net,preview)
+                cmd="kiln__subcmd__help__subcmd__net__subcmd__preview"
+                ;;
             kiln__subcmd__help__subcmd__net,render)
                 cmd="kiln__subcmd__help__subcmd__net__subcmd__render"
+                ;;
+            kiln__subcmd__help__subcmd__token,agent)
+                cmd="kiln__subcmd__help__subcmd__token__subcmd__agent"
                 ;;
             kiln__subcmd__help__subcmd__token,list)
                 cmd="kiln__subcmd__help__subcmd__token__subcmd__list"
@@ -457,6 +511,9 @@ _kiln() {
             kiln__subcmd__net,merge)
                 cmd="kiln__subcmd__net__subcmd__merge"
                 ;;
+            kiln__subcmd__net,preview)
+                cmd="kiln__subcmd__net__subcmd__preview"
+                ;;
             kiln__subcmd__net,render)
                 cmd="kiln__subcmd__net__subcmd__render"
                 ;;
@@ -472,8 +529,14 @@ _kiln() {
             kiln__subcmd__net__subcmd__help,merge)
                 cmd="kiln__subcmd__net__subcmd__help__subcmd__merge"
                 ;;
+            kiln__subcmd__net__subcmd__help,preview)
+                cmd="kiln__subcmd__net__subcmd__help__subcmd__preview"
+                ;;
             kiln__subcmd__net__subcmd__help,render)
                 cmd="kiln__subcmd__net__subcmd__help__subcmd__render"
+                ;;
+            kiln__subcmd__token,agent)
+                cmd="kiln__subcmd__token__subcmd__agent"
                 ;;
             kiln__subcmd__token,help)
                 cmd="kiln__subcmd__token__subcmd__help"
@@ -486,6 +549,9 @@ _kiln() {
                 ;;
             kiln__subcmd__token,rotate)
                 cmd="kiln__subcmd__token__subcmd__rotate"
+                ;;
+            kiln__subcmd__token__subcmd__help,agent)
+                cmd="kiln__subcmd__token__subcmd__help__subcmd__agent"
                 ;;
             kiln__subcmd__token__subcmd__help,help)
                 cmd="kiln__subcmd__token__subcmd__help__subcmd__help"
@@ -506,7 +572,7 @@ _kiln() {
 
     case "${cmd}" in
         kiln)
-            opts="-h -V --help --version check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help"
+            opts="-h -V --help --version check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -534,14 +600,18 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__access__subcmd__grant)
-            opts="-h -V --role --days --out --force --kubeconfig --data-dir --help --version"
+            opts="-h -V --role --host --days --out --force --kubeconfig --data-dir --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --role)
-                    COMPREPLY=($(compgen -W "viewer admin" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "viewer admin host" -- "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --days)
@@ -680,6 +750,244 @@ _kiln() {
                     ;;
                 --data-dir)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__agent)
+            opts="-h -V --help --version apply update run recover help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__agent__subcmd__apply)
+            opts="-o -h -V --dry-run --runtime --probe --soak --timeout --checkpoint --state-dir --output --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --probe)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --soak)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --checkpoint)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "human json yaml" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "human json yaml" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__agent__subcmd__help)
+            opts="apply update run recover help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__agent__subcmd__help__subcmd__apply)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__agent__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__agent__subcmd__help__subcmd__recover)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__agent__subcmd__help__subcmd__run)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__agent__subcmd__help__subcmd__update)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__agent__subcmd__recover)
+            opts="-h -V --state-dir --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__agent__subcmd__run)
+            opts="-h -V --hub --ca --token-file --state-dir --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --hub)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ca)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__agent__subcmd__update)
+            opts="-o -h -V --dry-run --rules --reboot --probe --soak --timeout --checkpoint --state-dir --root --output --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --rules)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --probe)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --soak)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --checkpoint)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "human json yaml" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "human json yaml" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1156,7 +1464,7 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__help)
-            opts="check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help"
+            opts="check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1212,6 +1520,76 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__help__subcmd__access__subcmd__revoke)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__agent)
+            opts="apply update run recover"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__agent__subcmd__apply)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__agent__subcmd__recover)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__agent__subcmd__run)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__agent__subcmd__update)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1716,7 +2094,7 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__help__subcmd__net)
-            opts="render merge diff capture"
+            opts="render merge diff capture preview"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1758,6 +2136,20 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__help__subcmd__net__subcmd__merge)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__net__subcmd__preview)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1842,8 +2234,22 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__help__subcmd__token)
-            opts="list revoke rotate"
+            opts="list revoke rotate agent"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__help__subcmd__token__subcmd__agent)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -2144,7 +2550,7 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__ignition__subcmd__render)
-            opts="-o -h -V --pool --output --help --version"
+            opts="-o -h -V --overlay --pool --output --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2838,7 +3244,7 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__net)
-            opts="-h -V --help --version render merge diff capture help"
+            opts="-h -V --help --version render merge diff capture preview help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2896,7 +3302,7 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__net__subcmd__help)
-            opts="render merge diff capture help"
+            opts="render merge diff capture preview help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2965,6 +3371,20 @@ _kiln() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        kiln__subcmd__net__subcmd__help__subcmd__preview)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         kiln__subcmd__net__subcmd__help__subcmd__render)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -2988,6 +3408,48 @@ _kiln() {
             case "${prev}" in
                 --out)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__net__subcmd__preview)
+            opts="-o -h -V --with --state --state-dir --kubeconfig --data-dir --output --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --with)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "human json yaml" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "human json yaml" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -3188,7 +3650,7 @@ _kiln() {
             return 0
             ;;
         kiln__subcmd__token)
-            opts="-h -V --help --version list revoke rotate help"
+            opts="-h -V --help --version list revoke rotate agent help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3201,9 +3663,57 @@ _kiln() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kiln__subcmd__token__subcmd__help)
-            opts="list revoke rotate help"
+        kiln__subcmd__token__subcmd__agent)
+            opts="-o -h -V --output --force --renew --hub-namespace --kubeconfig --data-dir --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hub-namespace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__token__subcmd__help)
+            opts="list revoke rotate agent help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kiln__subcmd__token__subcmd__help__subcmd__agent)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

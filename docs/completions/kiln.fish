@@ -29,6 +29,7 @@ complete -c kiln -n "__fish_kiln_needs_command" -s V -l version -d 'Print versio
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "check" -d 'Find every problem in folders of manifests, before anything boots'
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "plan" -d 'Show each host\'s network at every phase and the steps Kiln would take'
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "explain" -d 'Tell the long story of one diagnostic'
+complete -c kiln -n "__fish_kiln_needs_command" -f -a "agent" -d 'Change the network of this running machine, prove it, or put it back'
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "net" -d 'Turn nmstate YAML into NetworkManager keyfiles and back, merge and compare'
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "boot" -d 'Predict the first boot of a stock CoreOS machine'
 complete -c kiln -n "__fish_kiln_needs_command" -f -a "firstboot" -d 'Copy, hand over and report the network of a first boot, in the machine\'s initramfs'
@@ -62,13 +63,61 @@ complete -c kiln -n "__fish_kiln_using_subcommand plan" -s h -l help -d 'Print h
 complete -c kiln -n "__fish_kiln_using_subcommand plan" -s V -l version -d 'Print version'
 complete -c kiln -n "__fish_kiln_using_subcommand explain" -s h -l help -d 'Print help'
 complete -c kiln -n "__fish_kiln_using_subcommand explain" -s V -l version -d 'Print version'
-complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture help" -s h -l help -d 'Print help'
-complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture help" -s V -l version -d 'Print version'
-complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture help" -f -a "render" -d 'Render nmstate YAML, NMStateConfigs or policies to keyfiles'
-complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture help" -f -a "merge" -d 'Merge two folders of keyfiles by meaning; the overlay wins where both speak'
-complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture help" -f -a "diff" -d 'Compare two folders of keyfiles by meaning'
-complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture help" -f -a "capture" -d 'Turn a configured machine\'s profiles into clean keyfiles or nmstate YAML'
-complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and not __fish_seen_subcommand_from apply update run recover help" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and not __fish_seen_subcommand_from apply update run recover help" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and not __fish_seen_subcommand_from apply update run recover help" -f -a "apply" -d 'Change this machine\'s network to what nmstate YAML says, prove it, or put it back'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and not __fish_seen_subcommand_from apply update run recover help" -f -a "update" -d 'Change this machine\'s files, units, profiles and kernel arguments to what an Ignition config says, or put them back'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and not __fish_seen_subcommand_from apply update run recover help" -f -a "run" -d 'Keep this node as the hub declares it, its network, files and units: ask, try, prove, keep or put back, and tell'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and not __fish_seen_subcommand_from apply update run recover help" -f -a "recover" -d 'Put the old network, files and units back after a change that was not confirmed, because the agent or the machine died'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and not __fish_seen_subcommand_from apply update run recover help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from apply" -l probe -d 'What must work: gateway, dns (if they did before), tcp:HOST:PORT, ping:ADDRESS or a URL (in any case); may be given often' -r
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from apply" -l soak -d 'How long the probes must go on passing, such as 2s or 500ms' -r
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from apply" -l timeout -d 'How long the probes have to pass after the change' -r
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from apply" -l checkpoint -d 'When NetworkManager goes back by itself, should this program die' -r
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from apply" -l state-dir -d 'Folder of the journal and of what the agent remembers' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from apply" -s o -l output -d 'How it is printed' -r -f -a "human\t'For reading'
+json\t'One JSON document'
+yaml\t'One YAML document'"
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from apply" -l dry-run -d 'Print what would change and change nothing'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from apply" -l runtime -d 'Keep it until the next reboot only'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from apply" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from apply" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from update" -l rules -d 'What changes take: a nodeDisruptionPolicy, or a MachineConfiguration with one in it' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from update" -l probe -d 'What must work: gateway, dns (if they did before), tcp:HOST:PORT, ping:ADDRESS or a URL (in any case); may be given often' -r
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from update" -l soak -d 'How long the probes must go on passing, such as 2s or 500ms' -r
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from update" -l timeout -d 'How long the probes have to pass after the change' -r
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from update" -l checkpoint -d 'When NetworkManager goes back by itself, should this program die' -r
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from update" -l state-dir -d 'Folder of the journal and of what the agent remembers' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from update" -l root -d 'A folder that stands for the machine' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from update" -s o -l output -d 'How it is printed' -r -f -a "human\t'For reading'
+json\t'One JSON document'
+yaml\t'One YAML document'"
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from update" -l dry-run -d 'Print what would change and what it takes, and change nothing'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from update" -l reboot -d 'Boot the machine when the change needs it'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from update" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from update" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from run" -l hub -d 'Address of the hub, https://HOST:PORT; without it, what the variable KILN_HUB says' -r
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from run" -l ca -d 'Certificates the hub\'s must be signed by' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from run" -l token-file -d 'File with this host\'s token, as `kiln token agent` writes it; nobody else may read it' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from run" -l state-dir -d 'Folder of the journal and of what the agent remembers' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from run" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from run" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from recover" -l state-dir -d 'Folder of the journal and of what the agent remembers' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from recover" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from recover" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from help" -f -a "apply" -d 'Change this machine\'s network to what nmstate YAML says, prove it, or put it back'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from help" -f -a "update" -d 'Change this machine\'s files, units, profiles and kernel arguments to what an Ignition config says, or put them back'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from help" -f -a "run" -d 'Keep this node as the hub declares it, its network, files and units: ask, try, prove, keep or put back, and tell'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from help" -f -a "recover" -d 'Put the old network, files and units back after a change that was not confirmed, because the agent or the machine died'
+complete -c kiln -n "__fish_kiln_using_subcommand agent; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture preview help" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture preview help" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture preview help" -f -a "render" -d 'Render nmstate YAML, NMStateConfigs or policies to keyfiles'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture preview help" -f -a "merge" -d 'Merge two folders of keyfiles by meaning; the overlay wins where both speak'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture preview help" -f -a "diff" -d 'Compare two folders of keyfiles by meaning'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture preview help" -f -a "capture" -d 'Turn a configured machine\'s profiles into clean keyfiles or nmstate YAML'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture preview help" -f -a "preview" -d 'Show what NodeNetworkConfigurationPolicies would change on each node, how much it disturbs and what could go wrong'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and not __fish_seen_subcommand_from render merge diff capture preview help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from render" -l out -d 'Folder the keyfiles are written to: a new one, an empty one, or one with an earlier result' -r -F
 complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from render" -s h -l help -d 'Print help'
 complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from render" -s V -l version -d 'Print version'
@@ -83,10 +132,21 @@ keyfiles\t'Cleaned keyfiles, one after the other with their names'"
 complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from capture" -l out -d 'Folder the keyfiles are written to instead of being printed: a new one, an empty one, or one with an earlier result' -r -F
 complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from capture" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from capture" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from preview" -l with -d 'Policies that are in force already' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from preview" -l state -d 'State of a node: nmstate YAML as `nmstatectl show` prints it, or a NodeNetworkState' -r
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from preview" -l state-dir -d 'Folder with a state for each node, called NODE.yaml or NODE.json' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from preview" -l kubeconfig -d 'Credentials and address of the hub [default: KUBECONFIG, then ~/.kube/config]' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from preview" -l data-dir -d 'Use the kubeconfig that `kiln serve` wrote into this folder' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from preview" -s o -l output -d 'How it is printed' -r -f -a "human\t'For reading'
+json\t'One JSON document'
+yaml\t'One YAML document'"
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from preview" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from preview" -s V -l version -d 'Print version'
 complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from help" -f -a "render" -d 'Render nmstate YAML, NMStateConfigs or policies to keyfiles'
 complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from help" -f -a "merge" -d 'Merge two folders of keyfiles by meaning; the overlay wins where both speak'
 complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from help" -f -a "diff" -d 'Compare two folders of keyfiles by meaning'
 complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from help" -f -a "capture" -d 'Turn a configured machine\'s profiles into clean keyfiles or nmstate YAML'
+complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from help" -f -a "preview" -d 'Show what NodeNetworkConfigurationPolicies would change on each node, how much it disturbs and what could go wrong'
 complete -c kiln -n "__fish_kiln_using_subcommand net; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kiln -n "__fish_kiln_using_subcommand boot; and not __fish_seen_subcommand_from simulate help" -s h -l help -d 'Print help'
 complete -c kiln -n "__fish_kiln_using_subcommand boot; and not __fish_seen_subcommand_from simulate help" -s V -l version -d 'Print version'
@@ -187,6 +247,7 @@ complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subc
 complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from render" -s o -l output -d '`human` prints the Ignition config and tells the rest on standard error; the others print one document' -r -f -a "human\t'For reading'
 json\t'One JSON document'
 yaml\t'One YAML document'"
+complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from render" -l overlay -d 'Print a MachineConfig that keeps profiles written at run time in memory: a reboot returns to what MachineConfigs own'
 complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from render" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from render" -s V -l version -d 'Print version'
 complete -c kiln -n "__fish_kiln_using_subcommand ignition; and __fish_seen_subcommand_from help" -f -a "validate" -d 'Find every mistake in Ignition configs, with line and column'
@@ -357,7 +418,9 @@ complete -c kiln -n "__fish_kiln_using_subcommand access; and not __fish_seen_su
 complete -c kiln -n "__fish_kiln_using_subcommand access; and not __fish_seen_subcommand_from grant list revoke help" -f -a "revoke" -d 'Take a grant back, from now on'
 complete -c kiln -n "__fish_kiln_using_subcommand access; and not __fish_seen_subcommand_from grant list revoke help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kiln -n "__fish_kiln_using_subcommand access; and __fish_seen_subcommand_from grant" -l role -d 'What they may do' -r -f -a "viewer\t'Read everything but Secrets'
-admin\t'Everything'"
+admin\t'Everything'
+host\t'What one machine may do: read its own Host and write its status'"
+complete -c kiln -n "__fish_kiln_using_subcommand access; and __fish_seen_subcommand_from grant" -l host -d 'With `--role host`: which Host the identity is for' -r
 complete -c kiln -n "__fish_kiln_using_subcommand access; and __fish_seen_subcommand_from grant" -l days -d 'For how many days; 0 means until it is taken back' -r
 complete -c kiln -n "__fish_kiln_using_subcommand access; and __fish_seen_subcommand_from grant" -l out -d 'Write the kubeconfig to this file, readable by you alone' -r -F
 complete -c kiln -n "__fish_kiln_using_subcommand access; and __fish_seen_subcommand_from grant" -l kubeconfig -d 'Credentials and address of the hub [default: KUBECONFIG, then ~/.kube/config]' -r -F
@@ -380,12 +443,13 @@ complete -c kiln -n "__fish_kiln_using_subcommand access; and __fish_seen_subcom
 complete -c kiln -n "__fish_kiln_using_subcommand access; and __fish_seen_subcommand_from help" -f -a "list" -d 'Show who was let in, as what and until when'
 complete -c kiln -n "__fish_kiln_using_subcommand access; and __fish_seen_subcommand_from help" -f -a "revoke" -d 'Take a grant back, from now on'
 complete -c kiln -n "__fish_kiln_using_subcommand access; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c kiln -n "__fish_kiln_using_subcommand token; and not __fish_seen_subcommand_from list revoke rotate help" -s h -l help -d 'Print help'
-complete -c kiln -n "__fish_kiln_using_subcommand token; and not __fish_seen_subcommand_from list revoke rotate help" -s V -l version -d 'Print version'
-complete -c kiln -n "__fish_kiln_using_subcommand token; and not __fish_seen_subcommand_from list revoke rotate help" -f -a "list" -d 'Show every token and where it stands; never the token itself'
-complete -c kiln -n "__fish_kiln_using_subcommand token; and not __fish_seen_subcommand_from list revoke rotate help" -f -a "revoke" -d 'Take a host\'s or a pool\'s token back: no machine gets a config with it from now on'
-complete -c kiln -n "__fish_kiln_using_subcommand token; and not __fish_seen_subcommand_from list revoke rotate help" -f -a "rotate" -d 'Make a new token; a pool\'s old one stays valid for machines that boot just now'
-complete -c kiln -n "__fish_kiln_using_subcommand token; and not __fish_seen_subcommand_from list revoke rotate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and not __fish_seen_subcommand_from list revoke rotate agent help" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and not __fish_seen_subcommand_from list revoke rotate agent help" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and not __fish_seen_subcommand_from list revoke rotate agent help" -f -a "list" -d 'Show every token and where it stands; never the token itself'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and not __fish_seen_subcommand_from list revoke rotate agent help" -f -a "revoke" -d 'Take a host\'s or a pool\'s token back: no machine gets a config with it from now on'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and not __fish_seen_subcommand_from list revoke rotate agent help" -f -a "rotate" -d 'Make a new token; a pool\'s old one stays valid for machines that boot just now'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and not __fish_seen_subcommand_from list revoke rotate agent help" -f -a "agent" -d 'Write the token with which the agent on a host\'s node speaks to the hub'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and not __fish_seen_subcommand_from list revoke rotate agent help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from list" -l kubeconfig -d 'Credentials and address of the hub [default: KUBECONFIG, then ~/.kube/config]' -r -F
 complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from list" -l data-dir -d 'Use the kubeconfig that `kiln serve` wrote into this folder' -r -F
 complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from list" -s o -l output -d 'How it is printed' -r -f -a "human\t'For reading'
@@ -403,9 +467,18 @@ complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcomm
 complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from rotate" -l force -d 'Replace the file if it exists'
 complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from rotate" -s h -l help -d 'Print help'
 complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from rotate" -s V -l version -d 'Print version'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from agent" -s o -l output -d 'Where the token is written, readable by you alone' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from agent" -l hub-namespace -d 'The namespace the hub runs in, when more than one has a key' -r
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from agent" -l kubeconfig -d 'Credentials and address of the hub [default: KUBECONFIG, then ~/.kube/config]' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from agent" -l data-dir -d 'Use the kubeconfig that `kiln serve` wrote into this folder' -r -F
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from agent" -l force -d 'Replace the file if it exists'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from agent" -l renew -d 'Count the host\'s token up first: every token written before is worth nothing from then on'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from agent" -s h -l help -d 'Print help'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from agent" -s V -l version -d 'Print version'
 complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "list" -d 'Show every token and where it stands; never the token itself'
 complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "revoke" -d 'Take a host\'s or a pool\'s token back: no machine gets a config with it from now on'
 complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "rotate" -d 'Make a new token; a pool\'s old one stays valid for machines that boot just now'
+complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "agent" -d 'Write the token with which the agent on a host\'s node speaks to the hub'
 complete -c kiln -n "__fish_kiln_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kiln -n "__fish_kiln_using_subcommand approve" -l request -d 'The request, when more than one waits; `kiln status HOST -o yaml` shows them' -r
 complete -c kiln -n "__fish_kiln_using_subcommand approve" -l kubeconfig -d 'Credentials and address of the hub [default: KUBECONFIG, then ~/.kube/config]' -r -F
@@ -432,31 +505,37 @@ complete -c kiln -n "__fish_kiln_using_subcommand watch" -s h -l help -d 'Print 
 complete -c kiln -n "__fish_kiln_using_subcommand watch" -s V -l version -d 'Print version'
 complete -c kiln -n "__fish_kiln_using_subcommand completions" -s h -l help -d 'Print help'
 complete -c kiln -n "__fish_kiln_using_subcommand completions" -s V -l version -d 'Print version'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "check" -d 'Find every problem in folders of manifests, before anything boots'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "plan" -d 'Show each host\'s network at every phase and the steps Kiln would take'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "explain" -d 'Tell the long story of one diagnostic'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "net" -d 'Turn nmstate YAML into NetworkManager keyfiles and back, merge and compare'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "boot" -d 'Predict the first boot of a stock CoreOS machine'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "firstboot" -d 'Copy, hand over and report the network of a first boot, in the machine\'s initramfs'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "ignition" -d 'Validate, merge, convert and render Ignition configs'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "image" -d 'Put a machine\'s network, Ignition config and kernel arguments into CoreOS images'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "serve" -d 'Run the hub: a Kubernetes-compatible API with its state in one folder'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "crds" -d 'Print the CustomResourceDefinitions of Kiln\'s kinds, for a real cluster'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "backup" -d 'Write everything a hub keeps into one file, also while it runs'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "restore" -d 'Put a backup into the data folder of a hub that does not run'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "status" -d 'Show every host of a hub and where it stands, or one host with all that is known'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "why" -d 'Explain why a host is not ready: missing stage, likeliest cause, next step'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "access" -d 'Let people and programs use the hub\'s API, and take that back'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "token" -d 'List, take back and make the tokens machines fetch their config with'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "approve" -d 'Vouch for a certificate request of a host that waits for a person'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "doctor" -d 'Look for known faults in the cluster that hosts join, and mend those that can be mended safely'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "watch" -d 'Show changes of hosts as they happen, until Ctrl-C'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "completions" -d 'Print shell completions'
-complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "check" -d 'Find every problem in folders of manifests, before anything boots'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "plan" -d 'Show each host\'s network at every phase and the steps Kiln would take'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "explain" -d 'Tell the long story of one diagnostic'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "agent" -d 'Change the network of this running machine, prove it, or put it back'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "net" -d 'Turn nmstate YAML into NetworkManager keyfiles and back, merge and compare'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "boot" -d 'Predict the first boot of a stock CoreOS machine'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "firstboot" -d 'Copy, hand over and report the network of a first boot, in the machine\'s initramfs'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "ignition" -d 'Validate, merge, convert and render Ignition configs'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "image" -d 'Put a machine\'s network, Ignition config and kernel arguments into CoreOS images'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "serve" -d 'Run the hub: a Kubernetes-compatible API with its state in one folder'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "crds" -d 'Print the CustomResourceDefinitions of Kiln\'s kinds, for a real cluster'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "backup" -d 'Write everything a hub keeps into one file, also while it runs'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "restore" -d 'Put a backup into the data folder of a hub that does not run'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "status" -d 'Show every host of a hub and where it stands, or one host with all that is known'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "why" -d 'Explain why a host is not ready: missing stage, likeliest cause, next step'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "access" -d 'Let people and programs use the hub\'s API, and take that back'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "token" -d 'List, take back and make the tokens machines fetch their config with'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "approve" -d 'Vouch for a certificate request of a host that waits for a person'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "doctor" -d 'Look for known faults in the cluster that hosts join, and mend those that can be mended safely'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "watch" -d 'Show changes of hosts as they happen, until Ctrl-C'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "completions" -d 'Print shell completions'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and not __fish_seen_subcommand_from check plan explain agent net boot firstboot ignition image serve crds backup restore status why access token approve doctor watch completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from agent" -f -a "apply" -d 'Change this machine\'s network to what nmstate YAML says, prove it, or put it back'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from agent" -f -a "update" -d 'Change this machine\'s files, units, profiles and kernel arguments to what an Ignition config says, or put them back'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from agent" -f -a "run" -d 'Keep this node as the hub declares it, its network, files and units: ask, try, prove, keep or put back, and tell'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from agent" -f -a "recover" -d 'Put the old network, files and units back after a change that was not confirmed, because the agent or the machine died'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from net" -f -a "render" -d 'Render nmstate YAML, NMStateConfigs or policies to keyfiles'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from net" -f -a "merge" -d 'Merge two folders of keyfiles by meaning; the overlay wins where both speak'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from net" -f -a "diff" -d 'Compare two folders of keyfiles by meaning'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from net" -f -a "capture" -d 'Turn a configured machine\'s profiles into clean keyfiles or nmstate YAML'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from net" -f -a "preview" -d 'Show what NodeNetworkConfigurationPolicies would change on each node, how much it disturbs and what could go wrong'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from boot" -f -a "simulate" -d 'Predict the network of each boot phase, and why'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from firstboot" -f -a "copy-network" -d 'Let the profiles left for the first boot replace those of the kernel arguments'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from firstboot" -f -a "propagate" -d 'Hand the network of the initramfs over to the real root'
@@ -482,3 +561,4 @@ complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcomma
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "list" -d 'Show every token and where it stands; never the token itself'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "revoke" -d 'Take a host\'s or a pool\'s token back: no machine gets a config with it from now on'
 complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "rotate" -d 'Make a new token; a pool\'s old one stays valid for machines that boot just now'
+complete -c kiln -n "__fish_kiln_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "agent" -d 'Write the token with which the agent on a host\'s node speaks to the hub'

@@ -10,6 +10,7 @@ use crate::measure::{Cores, Figures, measure};
 use crate::{execute, fleet};
 
 mod coreos_image;
+mod day2;
 pub mod firstboot;
 mod hub;
 mod hub_client;
@@ -36,6 +37,8 @@ pub enum Bench {
         #[arg(long)]
         only_make: bool,
     },
+    /// A running node's network changed, beside nmstatectl; needs root
+    Day2(day2::Args),
     /// The hub's API under load, beside kube-apiserver and etcd when KUBEBUILDER_ASSETS names them
     Hub(hub::Args),
     /// The program in the initramfs: its size, and what it adds to a boot
@@ -56,6 +59,7 @@ pub fn run(bench: &Bench) -> Result<()> {
             check(*hosts, &peer)
         }
         Bench::Image { hosts, only_make } => image::run(*hosts, *only_make),
+        Bench::Day2(args) => day2::run(args),
         Bench::Hub(args) => hub::run(args),
         Bench::Firstboot => firstboot::run(),
         Bench::Ignition(args) => ignition::run(args),

@@ -14,8 +14,6 @@ use crate::execute;
 
 const RELEASE: &str = "trixie";
 const OLDEST_MINOR: u32 = 29;
-/// For machines whose own mirror is not one of Debian's.
-const MIRROR: &str = "http://deb.debian.org/debian/";
 const SIGNER: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Puts kubectl into `target/oracles/bin`, once. Where that fails, an installed one that is new enough will do.
@@ -51,7 +49,7 @@ fn download(program: &Path) -> Result<()> {
     }
     // An installed kubectl must not count: only the archive's version can be fetched.
     fs::write(folder.join("status"), "")?;
-    fs::write(folder.join("sources.list"), format!("deb [signed-by={SIGNER}] {} {RELEASE} main\n", mirror()))?;
+    fs::write(folder.join("sources.list"), format!("deb [signed-by={SIGNER}] {} {RELEASE} main\n", mirror()?))?;
     let apt = |arguments: &[&str]| {
         let mut command = Command::new("apt-get");
         command.current_dir(&folder).args(["-q", "-o", "Acquire::Retries=3"]);
@@ -90,7 +88,7 @@ fn install(fetched: &Path, program: &Path) -> Result<()> {
 }
 
 /// The Debian mirror this machine uses.
-fn mirror() -> String {
+fn mirror() -> Result<String> {
     let output = Command::new("apt-get")
         .args(["indextargets", "--format", "$(REPO_URI) $(CODENAME) $(COMPONENT)"])
         .output()
@@ -98,5 +96,5 @@ fn mirror() -> String {
         .unwrap_or_default();
     let main = output.lines().filter(|line| line.ends_with(" main") && !line.contains("-security"));
     let mut mirrors = main.filter_map(|line| line.split(' ').next()).filter(|uri| uri.contains("debian"));
-    mirrors.next().unwrap_or(MIRROR).to_owned()
+    mirrors.next().map(str::to_owned).context("apt-get on this machine knows no mirror of Debian")
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use crate::{execute, fuzz, generate, kubectl, testbed, tidy};
 
 /// A program some test needs, and the Debian package it comes from.
-const ORACLES: [(&str, &str); 30] = [
+const ORACLES: [(&str, &str); 31] = [
     ("/usr/lib/NetworkManager/nm-initrd-generator", "network-manager"),
     ("/usr/sbin/NetworkManager", "network-manager"),
     ("/usr/bin/ignition-validate", "ignition"),
@@ -27,6 +27,7 @@ const ORACLES: [(&str, &str); 30] = [
     ("/usr/bin/qemu-io", "qemu-utils"),
     ("/usr/bin/qemu-storage-daemon", "qemu-utils"),
     ("/usr/bin/gzip", "gzip"),
+    ("/usr/sbin/dnsmasq", "dnsmasq-base"),
     ("/usr/bin/pigz", "pigz"),
     ("/usr/bin/igzip", "isal"),
     ("/usr/bin/libdeflate-gzip", "libdeflate-tools"),
@@ -49,7 +50,7 @@ const ORACLES: [(&str, &str); 30] = [
 const COREOS_INSTALLER: &str = "0.27.0";
 
 pub fn run(fuzz_seconds: u32) -> Result<()> {
-    let complete = install_packages(&ORACLES)?;
+    let complete = install_packages(&[&ORACLES[..], &testbed::PROGRAMS[..]].concat())?;
     if complete {
         build_coreos_installer()?;
         kubectl::fetch()?;
@@ -131,24 +132,30 @@ fn copy_iso_layouts(target: &Path) -> Result<()> {
 /// Installs what is missing if that is possible here. True when nothing is missing afterwards.
 pub fn install_packages(programs: &[(&str, &str)]) -> Result<bool> {
     let missing = || -> Vec<&str> {
-        programs.iter().filter(|(path, _)| !Path::new(path).exists()).map(|(_, package)| *package).collect()
+        let packages = programs.iter().filter(|(path, _)| !Path::new(path).exists()).map(|(_, package)| *package);
+        packages.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
     };
-    let mut packages = missing();
-    packages.dedup();
-    if packages.is_empty() {
-        return Ok(true);
-    }
-    let root = nix::unistd::Uid::effective().is_root();
-    if !root || !Path::new("/usr/bin/apt-get").exists() {
-        println!("not root on a Debian machine: what needs {} will be skipped", packages.join(", "));
-        return Ok(false);
-    }
     let apt = |arguments: &[&str]| {
         let mut command = Command::new("apt-get");
         command.env("DEBIAN_FRONTEND", "noninteractive").args(arguments);
         execute(&mut command)
     };
-    apt(&["update", "-q"])?;
-    apt(&[&["install", "-q", "-y", "--no-install-recommends"], packages.as_slice()].concat())?;
+    // A package may push out another of the list that came from elsewhere: that one is then installed anew.
+    const ROUNDS: usize = 3;
+    for round in 0..ROUNDS {
+        let packages = missing();
+        if packages.is_empty() {
+            return Ok(true);
+        }
+        let root = nix::unistd::Uid::effective().is_root();
+        if !root || !Path::new("/usr/bin/apt-get").exists() {
+            println!("not root on a Debian machine: what needs {} will be skipped", packages.join(", "));
+            return Ok(false);
+        }
+        if round == 0 {
+            apt(&["update", "-q"])?;
+        }
+        apt(&[&["install", "-q", "-y", "--no-install-recommends"], packages.as_slice()].concat())?;
+    }
     Ok(missing().is_empty())
 }

@@ -21,7 +21,7 @@ use crate::test::install_packages;
 use crate::{execute, files};
 
 /// The programs, and the Debian packages they come from.
-const PROGRAMS: [(&str, &str); 5] = [
+pub const PROGRAMS: [(&str, &str); 5] = [
     ("/usr/bin/qemu-system-x86_64", "qemu-system-x86"),
     ("/usr/bin/mmdebstrap", "mmdebstrap"),
     ("/usr/sbin/mke2fs", "e2fsprogs"),

@@ -103,6 +103,7 @@ pub(crate) const KINDS: &[Kind] = &[
     kind((NMSTATE, "NodeNetworkState"), &["v1beta1", "v1alpha1"], Cluster, &[], Carry),
     kind(("k8s.ovn.org", "EgressIP"), &["v1"], Cluster, &["spec.egressIPs", "spec.namespaceSelector"], Read(ovn::egress_ip::read)),
     kind(("operator.openshift.io", "IngressController"), &["v1"], Namespaced, &[], Read(operator::ingress_controller::read)),
+    kind(("operator.openshift.io", "MachineConfiguration"), &["v1"], Cluster, &[], Read(operator::machine_configuration::read)),
     kind(("cluster.open-cluster-management.io", "ManagedCluster"), &["v1"], Cluster, &[],
         Read(cluster_management::managed_cluster::read)),
     kind(("agent.open-cluster-management.io", "KlusterletAddonConfig"), &["v1"], Namespaced, &[],

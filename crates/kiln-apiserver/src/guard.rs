@@ -16,7 +16,7 @@ use crate::health::Checks;
 use crate::identity::{ADMINISTRATORS, Identity, TokenTable, Tokens};
 use crate::metrics::{Metrics, MoreFigures, Turned};
 use crate::policy::Policy;
-use crate::rate_limit::{Full, Held, Quota, Rate, RateLimiter, Seldom, source_key};
+use crate::rate_limit::{Full, Held, Quota, Rate, RateLimiter, source_key};
 use crate::request::{ObjectPath, Query};
 use crate::secrecy::Secrecy;
 
@@ -90,7 +90,6 @@ pub(crate) struct Guard {
     limits: GuardLimits,
     identities: RateLimiter,
     strangers: RateLimiter,
-    complaints: Seldom,
 }
 
 impl Guard {
@@ -108,7 +107,6 @@ impl Guard {
             limits: limits.guard,
             identities: RateLimiter::new(limits.guard.identity_rate),
             strangers: RateLimiter::new(limits.guard.stranger_rate),
-            complaints: Seldom::default(),
         }
     }
 
@@ -142,7 +140,7 @@ impl Guard {
             false => self.limits.identity_watches,
         };
         self.watches.take(&identity.user, most).map_err(|full| {
-            self.turn_away(Turned::Watches, &identity.user);
+            self.turn_away(Turned::Watches, &identity.user, "too many watches");
             ApiError::too_many_requests(match full {
                 Full::Total => "too many watches: try again later".to_owned(),
                 Full::Key => format!("too many watches of {:?}: it may have {most} at a time", identity.user),
@@ -151,15 +149,12 @@ impl Guard {
     }
 
     /// Counts and, once in a while, tells that somebody was turned away.
-    pub(crate) fn turn_away(&self, why: Turned, who: &str) {
-        self.metrics.turned_away(why);
-        if let Some(more) = self.complaints.now(Instant::now()) {
-            tracing::warn!(?why, who, more, "clients are turned away");
-        }
+    pub(crate) fn turn_away(&self, why: Turned, who: &str, what: &str) {
+        self.metrics.turn_away(why, who, what);
     }
 
     fn too_fast(&self, who: &str, wait: Duration) -> ApiError {
-        self.turn_away(Turned::Rate, who);
+        self.turn_away(Turned::Rate, who, "too many requests");
         let mut error = ApiError::too_many_requests("too many requests: slow down");
         error.details.retry_after_seconds = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
         error

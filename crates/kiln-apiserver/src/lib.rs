@@ -29,6 +29,7 @@ pub mod metrics;
 pub mod names;
 pub mod openapi;
 pub mod openapi_v2;
+pub mod packed;
 pub mod patch;
 pub mod policy;
 pub mod protobuf;

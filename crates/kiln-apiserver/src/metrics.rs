@@ -4,10 +4,12 @@
 //! of verb, resource and code; what comes later is counted under `other`. Names of objects or users never are labels.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use crate::rate_limit::Seldom;
 
 /// Combinations of labels that are counted apart.
 const MOST_SERIES: usize = 2000;
@@ -87,7 +89,7 @@ impl Default for StoreFigures {
     }
 }
 
-/// Why somebody was turned away before their request was looked at.
+/// Why somebody was turned away before their request was looked at, or a connection was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turned {
     /// Too many requests.
@@ -102,15 +104,27 @@ pub enum Turned {
     Body,
     /// The body did not arrive in time.
     Slow,
+    /// The headers did not arrive in time.
+    Headers,
+    /// What came is no HTTP, or its headers are too large.
+    Malformed,
+    /// Nothing was asked for a long time.
+    Idle,
+    /// An answer was not read.
+    Unread,
 }
 
-const TURNED: [(Turned, &str); 6] = [
+const TURNED: [(Turned, &str); 10] = [
     (Turned::Rate, "rate"),
     (Turned::Watches, "watches"),
     (Turned::Connections, "connections"),
     (Turned::Handshake, "handshake"),
     (Turned::Body, "body"),
     (Turned::Slow, "slow"),
+    (Turned::Headers, "headers"),
+    (Turned::Malformed, "malformed"),
+    (Turned::Idle, "idle"),
+    (Turned::Unread, "unread"),
 ];
 
 /// What one request was.
@@ -127,6 +141,8 @@ pub struct Metrics {
     requests: Mutex<BTreeMap<Labels, u64>>,
     latencies: Mutex<BTreeMap<(&'static str, String), Histogram>>,
     turned: [AtomicU64; TURNED.len()],
+    /// One for each reason: a flood of one kind must not hide another.
+    complaints: [Seldom; TURNED.len()],
 }
 
 type RenderFigures = Box<dyn Fn() -> String + Send + Sync>;
@@ -185,10 +201,20 @@ impl Metrics {
         latencies.entry((verb, resource)).or_insert_with(Histogram::seconds).observe(took.as_secs_f64());
     }
 
-    /// Counts somebody who was turned away.
-    pub fn turned_away(&self, why: Turned) {
-        if let Some(at) = TURNED.iter().position(|(known, _)| *known == why) {
-            self.turned[at].fetch_add(1, Ordering::Relaxed);
+    /// Counts somebody who was turned away, and tells the log so: of each reason a line every ten seconds at most, with
+    /// the number of those it stands for.
+    pub fn turn_away(&self, why: Turned, who: impl Display, what: impl Display) {
+        let Some((at, (_, reason))) = TURNED.iter().enumerate().find(|(_, (known, _))| *known == why) else { return };
+        self.turned[at].fetch_add(1, Ordering::Relaxed);
+        let Some(more) = self.complaints[at].now(Instant::now()) else { return };
+        match why {
+            // What the world does to every listener.
+            Turned::Handshake | Turned::Headers | Turned::Malformed | Turned::Idle | Turned::Unread => {
+                tracing::info!(%who, reason, more, "turned away: {what}");
+            }
+            Turned::Rate | Turned::Watches | Turned::Connections | Turned::Body | Turned::Slow => {
+                tracing::warn!(%who, reason, more, "turned away: {what}");
+            }
         }
     }
 
@@ -196,6 +222,16 @@ impl Metrics {
     pub fn turned(&self, why: Turned) -> u64 {
         let at = TURNED.iter().position(|(known, _)| *known == why);
         at.map_or(0, |at| self.turned[at].load(Ordering::Relaxed))
+    }
+
+    /// Who was turned away: all there is to tell of a listener without an API behind it.
+    pub fn render_turned(&self) -> String {
+        let mut text = String::new();
+        heading(&mut text, "kiln_turned_away_total", "counter", "Clients that were turned away, by reason.");
+        for ((_, reason), count) in TURNED.iter().zip(&self.turned) {
+            let _ = writeln!(text, "kiln_turned_away_total{{reason=\"{reason}\"}} {}", count.load(Ordering::Relaxed));
+        }
+        text
     }
 
     /// Everything.
@@ -214,10 +250,7 @@ impl Metrics {
             let labels = format!("verb=\"{verb}\",resource=\"{}\"", escape(resource));
             histogram.render("kiln_request_seconds", &labels, &mut text);
         }
-        heading(&mut text, "kiln_turned_away_total", "counter", "Clients that were turned away, by reason.");
-        for ((_, reason), count) in TURNED.iter().zip(&self.turned) {
-            let _ = writeln!(text, "kiln_turned_away_total{{reason=\"{reason}\"}} {}", count.load(Ordering::Relaxed));
-        }
+        text += &self.render_turned();
         let Readings { watches, connections, revision, objects, store, audit_failures } = readings;
         single(&mut text, "kiln_watches", "gauge", "Watches now.", *watches as u64);
         single(&mut text, "kiln_connections", "gauge", "Connections now.", *connections as u64);
@@ -282,7 +315,7 @@ mod tests {
         metrics.request("get", "configmaps", 200, Duration::from_millis(3));
         metrics.request("get", "configmaps", 200, Duration::from_secs(60));
         metrics.request("create", "a\"b", 403, Duration::ZERO);
-        metrics.turned_away(Turned::Body);
+        metrics.turn_away(Turned::Body, "somebody", "the body is too large");
         store.batch.observe(3.0);
         let text = metrics.render(&readings(&store));
         for expected in [

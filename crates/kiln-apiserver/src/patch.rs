@@ -103,7 +103,8 @@ fn merge(target: &mut Value, patch: &Value, depth: usize, rules: Rules) -> Resul
             // `$setElementOrder` and `$retainKeys` only arrange what the other rules decide.
         } else {
             let current = fields.entry(key.clone()).or_insert(Value::Null);
-            match merge_list(key, current, change).filter(|_| rules == Rules::Strategic) {
+            let merged = if rules == Rules::Strategic { merge_list(key, current, change)? } else { None };
+            match merged {
                 Some(merged) => *current = merged,
                 None => merge(current, change, depth + 1, rules)?,
             }
@@ -112,40 +113,43 @@ fn merge(target: &mut Value, patch: &Value, depth: usize, rules: Rules) -> Resul
     Ok(())
 }
 
-/// The lists that are merged instead of replaced, and what tells their items apart.
-fn merge_list(field: &str, current: &Value, change: &Value) -> Option<Value> {
+/// The lists that are merged instead of replaced, and what tells their items apart. None for any other list.
+fn merge_list(field: &str, current: &Value, change: &Value) -> Result<Option<Value>, PatchError> {
     let key = match field {
         "finalizers" => None,
         "ownerReferences" => Some("uid"),
         "conditions" => Some("type"),
         "taints" => Some("key"),
         "addresses" => Some("type"),
-        _ => return None,
+        _ => return Ok(None),
     };
-    let changes = change.as_array()?;
+    let Some(changes) = change.as_array() else { return Ok(None) };
+    // One item that says so makes the whole list new; it is no item itself, and neither is any other directive.
+    if changes.iter().any(|item| item["$patch"] == "replace") {
+        let plain = changes.iter().filter(|item| item.get("$patch").is_none());
+        return Ok(Some(plain.cloned().collect()));
+    }
     let mut merged = current.as_array().cloned().unwrap_or_default();
     for item in changes {
+        let gone = match item.get("$patch") {
+            None => false,
+            Some(directive) if directive == "delete" => true,
+            Some(other) => return Err(PatchError::Malformed(format!("unknown patch type {other} in {field}"))),
+        };
         let same = |known: &Value| match key {
             None => known == item,
             Some(key) => known[key] == item[key],
         };
-        let at = merged.iter().position(same);
-        match (at, key) {
-            (Some(at), Some(_)) if item["$patch"] == "delete" => {
-                merged.remove(at);
-            }
-            (Some(at), Some(_)) => {
-                // Depth was bounded when the body was parsed.
-                let mut whole = merged[at].clone();
-                merge(&mut whole, item, 0, Rules::Strategic).ok()?;
-                merged[at] = whole;
-            }
-            (Some(_), None) => {}
-            (None, _) if item["$patch"] == "delete" => {}
-            (None, _) => merged.push(item.clone()),
+        match merged.iter().position(same) {
+            Some(at) if gone => drop(merged.remove(at)),
+            Some(_) if key.is_none() => {}
+            // Depth was bounded when the body was parsed.
+            Some(at) => merge(&mut merged[at], item, 0, Rules::Strategic)?,
+            None if gone => {}
+            None => merged.push(item.clone()),
         }
     }
-    Some(Value::Array(merged))
+    Ok(Some(Value::Array(merged)))
 }
 
 #[cfg(test)]
@@ -194,6 +198,40 @@ mod tests {
                 "usages": ["c"],
             })
         );
+    }
+
+    #[test]
+    fn strategic_patches_merge_taints_and_addresses_of_a_node() {
+        let node = json!({
+            "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "NoExecute", "value": "1"}]},
+            "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": "n"}]},
+        });
+        let (taints, addresses) = (node["spec"]["taints"].clone(), node["status"]["addresses"].clone());
+        for (patch, new_taints, new_addresses) in [
+            (
+                // As `kubectl taint` and a kubelet say it.
+                json!({"spec": {"$setElementOrder/taints": [{"key": "b"}, {"key": "c"}],
+                        "taints": [{"key": "b", "value": "2"}, {"key": "c", "effect": "NoSchedule"}, {"key": "a", "$patch": "delete"}]},
+                    "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}]}}),
+                json!([{"key": "b", "effect": "NoExecute", "value": "2"}, {"key": "c", "effect": "NoSchedule"}]),
+                json!([{"type": "InternalIP", "address": "10.0.0.2"}, {"type": "Hostname", "address": "n"}]),
+            ),
+            (
+                json!({"spec": {"taints": [{"$patch": "replace"}, {"key": "c", "effect": "NoSchedule"}]},
+                    "status": {"addresses": [{"type": "ExternalIP", "address": "192.0.2.1"}, {"$patch": "replace"}]}}),
+                json!([{"key": "c", "effect": "NoSchedule"}]),
+                json!([{"type": "ExternalIP", "address": "192.0.2.1"}]),
+            ),
+            (json!({"spec": {"taints": [{"$patch": "replace"}]}}), json!([]), addresses.clone()),
+            (json!({"spec": {"taints": [{"key": "z", "$patch": "delete"}]}}), taints.clone(), addresses.clone()),
+            (json!({"spec": {"taints": null}}), Value::Null, addresses.clone()),
+        ] {
+            let patched = apply_strategic_patch(&node, &patch).unwrap();
+            assert_eq!(patched["spec"]["taints"], new_taints, "{patch}");
+            assert_eq!(patched["status"]["addresses"], new_addresses, "{patch}");
+        }
+        let refused = apply_strategic_patch(&node, &json!({"spec": {"taints": [{"key": "a", "$patch": "melt"}]}}));
+        assert_eq!(refused, Err(PatchError::Malformed("unknown patch type \"melt\" in taints".into())));
     }
 
     #[test]

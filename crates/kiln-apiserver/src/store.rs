@@ -235,7 +235,7 @@ impl Store {
         secrecy: Option<&Secrecy>,
     ) -> Result<(Store, Tokens), OpenError> {
         let (database, loaded) = database::Database::open(folder, secrecy)?;
-        let database::Loaded { snapshot, tokens } = loaded;
+        let database::Loaded { snapshot, samples, tokens } = loaded;
         let logs = Arc::new(EventLogs::new(limits, snapshot.revision));
         let snapshot = Arc::new(ArcSwap::from_pointee(snapshot));
         let (commands, queue) = mpsc::channel(QUEUE);
@@ -243,6 +243,7 @@ impl Store {
         let writer = writer::Writer {
             database,
             snapshot: Arc::clone(&snapshot),
+            samples,
             logs: Arc::clone(&logs),
             figures: Arc::clone(&figures),
             queue,

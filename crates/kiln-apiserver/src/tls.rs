@@ -22,7 +22,7 @@ use tower::ServiceExt;
 use crate::guard::Peer;
 use crate::identity::Identity;
 use crate::metrics::{Metrics, Turned};
-use crate::rate_limit::{Quota, Seldom, source_key};
+use crate::rate_limit::{Full, Quota, Seldom, source_key};
 use crate::server::{Server, stopped};
 use activity::Activity;
 use patient::Patient;
@@ -148,10 +148,11 @@ impl Serving {
             let held = match serving.connections.take(&source_key(peer.ip()), serving.limits.per_source) {
                 Ok(held) => held,
                 Err(full) => {
-                    serving.metrics.turned_away(Turned::Connections);
-                    if let Some(more) = complaints.now(std::time::Instant::now()) {
-                        tracing::warn!(%peer, ?full, more, "connection refused: there are too many");
-                    }
+                    let whose = match full {
+                        Full::Total => "there are too many connections",
+                        Full::Key => "this source has too many connections",
+                    };
+                    serving.metrics.turn_away(Turned::Connections, peer, whose);
                     continue;
                 }
             };
@@ -175,13 +176,9 @@ impl Serving {
         let stream = match tokio::time::timeout(limits.handshake, bounded).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
-                self.metrics.turned_away(Turned::Handshake);
-                return tracing::debug!(%peer, %error, "TLS handshake failed");
+                return self.metrics.turn_away(Turned::Handshake, peer, format_args!("TLS handshake failed: {error}"));
             }
-            Err(_) => {
-                self.metrics.turned_away(Turned::Handshake);
-                return tracing::debug!(%peer, "TLS handshake took too long");
-            }
+            Err(_) => return self.metrics.turn_away(Turned::Handshake, peer, "the TLS handshake took too long"),
         };
         let tls = stream.get_ref().1;
         let identity = tls.peer_certificates().and_then(|chain| authority::identity_of(chain.first()?));
@@ -200,7 +197,7 @@ impl Serving {
         });
         // The handshake says which protocol it is; guessing from the first bytes would wait for them without a limit.
         let ended = if http2 {
-            let io = TokioIo::new(Patient::new(stream, limits.unread));
+            let io = TokioIo::new(Patient::new(stream, limits.unread, activity.clone()));
             let mut builder = http2::Builder::new(TokioExecutor::new());
             builder
                 .timer(TokioTimer::new())
@@ -209,16 +206,23 @@ impl Serving {
                 .keep_alive_interval(PING);
             tokio::select! {
                 ended = watcher.watch(builder.serve_connection(io, service)) => ended,
-                () = activity.idle(limits.idle) => return tracing::debug!(%peer, "connection was idle"),
+                () = activity.idle(limits.idle) => return self.metrics.turn_away(Turned::Idle, peer, IDLE),
             }
         } else {
-            let io = TokioIo::new(Patient::new(stream, limits.unread));
+            let io = TokioIo::new(Patient::new(stream, limits.unread, activity.clone()));
             let mut builder = http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(limits.headers).max_buf_size(limits.header_bytes);
             watcher.watch(builder.serve_connection(io, service)).await
         };
-        if let Err(error) = ended {
-            tracing::debug!(%peer, %error, "connection ended");
+        let Err(error) = ended else { return };
+        match activity.why_given_up(&error, http2) {
+            Some(Turned::Unread) => self.metrics.turn_away(Turned::Unread, peer, "it does not read its answer"),
+            Some(Turned::Headers) => self.metrics.turn_away(Turned::Headers, peer, "headers took too long to arrive"),
+            Some(Turned::Idle) => self.metrics.turn_away(Turned::Idle, peer, IDLE),
+            Some(why) => self.metrics.turn_away(why, peer, format_args!("no HTTP that can be read: {error}")),
+            None => tracing::debug!(%peer, %error, "connection ended"),
         }
     }
 }
+
+const IDLE: &str = "the connection was idle for too long";

@@ -434,7 +434,7 @@ async fn a_field_goes_with_the_last_who_applied_it() {
 
 #[tokio::test]
 async fn a_real_server_says_the_same() {
-    let Some(real) = Real::find() else { return };
+    let Some(real) = Real::find("a_real_server_says_the_same") else { return };
     let api = Api::start("real").await;
     api.call("POST", DEFINITIONS, definition()).await;
     real.define(&definition(), GADGETS).await;

@@ -85,6 +85,50 @@ async fn dry_runs_leave_nothing_behind() {
 }
 
 #[tokio::test]
+async fn a_dry_run_of_deletecollection_names_what_would_go_and_keeps_it() {
+    let api = Api::start("dry-collection").await;
+    for (name, color) in [("a", "red"), ("b", "blue"), ("c", "red")] {
+        let mut object = config_map(name);
+        object["metadata"]["labels"] = json!({"color": color});
+        assert_eq!(api.call("POST", CONFIG_MAPS, object).await.0, 201);
+    }
+    let (_, before) = api.get(CONFIG_MAPS).await;
+    let by_query =
+        api.call("DELETE", &format!("{CONFIG_MAPS}?dryRun=All&labelSelector=color%3Dred"), Value::Null).await;
+    // As kubectl and client-go say it.
+    let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"]});
+    let by_body = api.call("DELETE", &format!("{CONFIG_MAPS}?labelSelector=color%3Dred"), options).await;
+    for (code, list) in [by_query, by_body] {
+        let names: Vec<&str> =
+            list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect();
+        assert_eq!((code, names), (200, vec!["a", "c"]));
+    }
+    assert_eq!(api.get(CONFIG_MAPS).await.1, before, "nothing happened, not even to the revision");
+    assert_eq!(api.call("DELETE", &format!("{CONFIG_MAPS}?labelSelector=color%3Dred"), Value::Null).await.0, 200);
+    assert_eq!(api.get(CONFIG_MAPS).await.1["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_list_that_goes_on_too_late_is_told_to_begin_anew() {
+    let mut limits = Limits::default();
+    limits.store.log_events = 2;
+    let api = Api::start_with("continue-late", limits).await;
+    for name in ["a", "b", "c"] {
+        api.call("POST", CONFIG_MAPS, config_map(name)).await;
+    }
+    let (_, first) = api.get(&format!("{CONFIG_MAPS}?limit=1")).await;
+    let next = first["metadata"]["continue"].as_str().unwrap();
+    assert_eq!(api.get(&format!("{CONFIG_MAPS}?limit=1&continue={next}")).await.0, 200);
+    for number in 0..4 {
+        api.call("PATCH", &format!("{CONFIG_MAPS}/a"), json!({"data": {"a": number.to_string()}})).await;
+    }
+    let (code, refused) = api.get(&format!("{CONFIG_MAPS}?limit=1&continue={next}")).await;
+    assert_eq!((code, &refused["kind"], &refused["reason"]), (410, &json!("Status"), &json!("Expired")), "{refused}");
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.starts_with("The provided continue parameter is too old"), "{message}");
+}
+
+#[tokio::test]
 async fn lists_are_paged_selected_and_shown_as_tables() {
     let api = Api::start("lists").await;
     api.define_widgets().await;
@@ -276,6 +320,36 @@ async fn discovery_and_openapi_follow_the_definitions() {
         response.headers()["content-type"],
         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
     );
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let all: Value = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!((&all["kind"], &all["apiVersion"]), (&json!("APIGroupDiscoveryList"), &json!("apidiscovery.k8s.io/v2")));
+    let groups = all["items"].as_array().unwrap();
+    let ours = groups.iter().find(|group| group["metadata"]["name"] == "example.org").unwrap();
+    let versions: Vec<&str> =
+        ours["versions"].as_array().unwrap().iter().map(|version| version["version"].as_str().unwrap()).collect();
+    assert_eq!(versions, ["v1", "v1beta1"]);
+    let kind = json!({"group": "example.org", "version": "v1", "kind": "Widget"});
+    let told = &ours["versions"][0]["resources"][0];
+    assert_eq!(
+        (&told["resource"], &told["scope"], &told["responseKind"]),
+        (&json!("widgets"), &json!("Namespaced"), &kind)
+    );
+    assert_eq!(
+        told["subresources"],
+        json!([{"subresource": "status", "responseKind": kind, "verbs": ["get", "patch", "update"]}])
+    );
+    // What the one answer says is what the many say.
+    assert_eq!(told["verbs"], resources["resources"][0]["verbs"]);
+    let (_, listed) = api.get("/apis").await;
+    let names = |groups: &Value, name: &str| -> Vec<String> {
+        groups
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|group| group.pointer(name).unwrap().as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(names(&all["items"], "/metadata/name"), names(&listed["groups"], "/name"));
     let (_, index) = api.get("/openapi/v3").await;
     let url = index["paths"]["apis/example.org/v1"]["serverRelativeURL"].as_str().unwrap();
     let (_, document) = api.get(url).await;

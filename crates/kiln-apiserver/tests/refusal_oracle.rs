@@ -127,7 +127,7 @@ fn comparable((code, answer): (u16, Value)) -> Value {
 
 #[tokio::test]
 async fn a_real_server_refuses_the_same_with_the_same_words() {
-    let Some(real) = Real::find() else { return };
+    let Some(real) = Real::find("a_real_server_refuses_the_same_with_the_same_words") else { return };
     let api = Api::start("refusals").await;
     api.call("POST", DEFINITIONS, definition()).await;
     real.define(&definition(), THINGS).await;

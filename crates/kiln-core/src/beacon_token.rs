@@ -1,18 +1,12 @@
 //! Beacon tokens: what a machine that has its config shows when it reports.
 //!
-//! `kb1.` and two texts in base64url: whom it speaks for (`namespace/host/generation`) and a code over that, made with a
-//! key only the hub has. So the hub keeps no token of any machine, and one that was made for an earlier generation is
-//! worth nothing.
-//!
-//! Not here: the key and the code, see `kiln::hub::node::beacon`. A [`Claim`] is only a claim until its code was compared.
+//! A [`crate::signed_token`] with `kb1.` before it, whose message is `namespace/host/generation`. One that was made for an
+//! earlier generation is worth nothing.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use crate::signed_token;
 
 /// What every token begins with, so that scanners for leaked secrets recognise it.
 pub const PREFIX: &str = "kb1.";
-/// The longest text that is looked at: two names of 253 letters, a number and a code.
-const LONGEST: usize = 1024;
 
 /// Whom a token speaks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,46 +27,32 @@ impl Bearer {
 
     /// The token with this code. Secret.
     pub fn render(&self, code: &[u8]) -> String {
-        format!("{PREFIX}{}.{}", URL_SAFE_NO_PAD.encode(self.message()), URL_SAFE_NO_PAD.encode(code))
+        signed_token::render(PREFIX, &self.message(), code)
     }
 }
 
-/// What a token says, not yet believed. It prints without its code.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Claim {
-    /// Whom it says it speaks for.
-    pub bearer: Bearer,
-    /// The code to be compared.
-    pub code: Vec<u8>,
-}
-
-impl std::fmt::Debug for Claim {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Claim").field("bearer", &self.bearer).finish_non_exhaustive()
-    }
-}
+/// What a token says, not yet believed.
+pub type Claim = signed_token::Claim<Bearer>;
 
 impl Claim {
     /// Takes a token apart. Strict: one text for each claim; none for what is no beacon token.
     pub fn parse(text: &str) -> Option<Claim> {
-        if text.len() > LONGEST {
-            return None;
-        }
-        let (message, code) = text.strip_prefix(PREFIX)?.split_once('.')?;
-        let message = String::from_utf8(URL_SAFE_NO_PAD.decode(message).ok()?).ok()?;
-        let code = URL_SAFE_NO_PAD.decode(code).ok()?;
-        let mut parts = message.split('/');
+        let (message, code) = signed_token::parse(PREFIX, text)?;
+        let mut parts = message.split('/').map(str::to_owned);
         let (namespace, host, generation) = (parts.next()?, parts.next()?, parts.next()?);
-        let bearer =
-            Bearer { namespace: namespace.to_owned(), host: host.to_owned(), generation: generation.parse().ok()? };
-        let whole = !namespace.is_empty() && !host.is_empty() && bearer.message() == message;
-        whole.then_some(Claim { bearer, code })
+        let bearer = Bearer { namespace, host, generation: generation.parse().ok()? };
+        let named = !bearer.namespace.is_empty() && !bearer.host.is_empty();
+        (named && bearer.message() == message).then_some(Claim { bearer, code })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
     use super::*;
+    use crate::signed_token::LONGEST;
 
     #[test]
     fn a_token_is_one_text_and_its_code_is_never_printed() {

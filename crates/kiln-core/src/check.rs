@@ -24,6 +24,7 @@ mod manifests;
 mod overrides;
 mod policies;
 mod policy_conflicts;
+mod policy_options;
 mod pools;
 mod profiles;
 mod propagation;
@@ -64,6 +65,7 @@ const AREAS: &[&[Rule]] = &[
     profiles::RULES,
     policies::RULES,
     policy_conflicts::RULES,
+    policy_options::RULES,
     sizes::RULES,
 ];
 

@@ -18,7 +18,10 @@ use crate::ignition::{Config, SpecVersion};
 use crate::source::{Location, Sourced};
 use crate::world::{MachineConfig, Pool, PoolOrigin};
 
+mod overlay;
 mod rules;
+
+pub use overlay::overlay_machine_config;
 
 /// The spec version the operator renders.
 pub const RENDERED_VERSION: SpecVersion = SpecVersion::V3_5;

@@ -6,7 +6,7 @@
 
 pub mod choice;
 pub mod diff;
-mod meaning;
+pub(crate) mod meaning;
 pub mod merge;
 pub mod pairing;
 pub mod profile;

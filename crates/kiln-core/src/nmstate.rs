@@ -24,7 +24,9 @@ mod text;
 mod view;
 mod wrapped;
 
+pub(crate) use capture::describe_profiles;
 pub use capture::{Captured, capture};
+pub(crate) use lint::nearest_interface;
 pub use macs::{AssistedView, assisted_view, bind_to_macs};
 pub use wrapped::{NetworkDocument, Wrapping, find_network};
 

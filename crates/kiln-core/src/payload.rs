@@ -13,8 +13,8 @@
 //! **Invariant:** same inputs, same [`Digest`], same bytes. The digest covers contents, also those of Secrets.
 //! **Invariant:** a payload that Ignition would refuse is never given out.
 //!
-//! Not here: extensions, FIPS, kernel types and OS images of MachineConfigs. Ignition has no word for them; a payload says
-//! in its notes that they are missing.
+//! Not in the config: extensions, FIPS, kernel types and OS images of MachineConfigs. Ignition has no word for them; a payload
+//! says in its notes that they are missing, and carries them beside it ([`System`]) for the agents of running nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -32,6 +32,7 @@ use crate::ignition::data_url::encode_base64;
 use crate::ignition::merge::merge;
 use crate::ignition::validate::validate;
 use crate::ignition::{Config, Contents, SpecVersion, unpack_gzip};
+use crate::machine::System;
 use crate::machine_config::{self, pin_compression, unpin_compression};
 use crate::source::SourceMap;
 use crate::world::MachineConfig;
@@ -66,8 +67,10 @@ pub struct Part {
     text: String,
     /// Why it cannot be used.
     pub errors: Vec<String>,
-    /// What Ignition has no word for.
+    /// What Ignition has no word for, for people.
     pub notes: Vec<String>,
+    /// The same for agents.
+    pub system: System,
     /// Whether hosts get a bootstrap user of their own.
     own_user: bool,
 }
@@ -117,8 +120,10 @@ pub struct RenderedPool {
     pub kept: BTreeSet<String>,
     /// Bootstrap kubeconfigs by path, without the token: each host gets them with its own. They are left out of `bare`.
     pub kubeconfigs: BTreeMap<String, Value>,
-    /// What Ignition has no word for.
+    /// What Ignition has no word for, for people.
     pub notes: Vec<String>,
+    /// The same for agents.
+    pub system: System,
 }
 
 /// Why there is no payload.
@@ -180,7 +185,7 @@ fn machine_config_id(config: &MachineConfig) -> Digest {
 pub fn render_part(pool: &str, configs: &[&MachineConfig], kubelet: &[KubeletConfig]) -> Part {
     let id = part_id(configs, kubelet);
     let mut config = json!({"ignition": {"version": machine_config::RENDERED_VERSION.to_string()}});
-    let (mut errors, mut notes) = (Vec::new(), Vec::new());
+    let (mut errors, mut notes, mut system) = (Vec::new(), Vec::new(), System::default());
     if let Some(rendered) = machine_config::render(pool, configs) {
         errors = errors_of(&rendered.diagnostics);
         config = rendered.config.root.to_json();
@@ -201,8 +206,14 @@ pub fn render_part(pool: &str, configs: &[&MachineConfig], kubelet: &[KubeletCon
         if rendered.fips {
             notes.push("FIPS mode".to_owned());
         }
-        notes.extend(rendered.kernel_type.map(|kernel| format!("kernel type {kernel}")));
-        notes.extend(rendered.os_image_url.map(|url| format!("OS image {url}")));
+        notes.extend(rendered.kernel_type.as_ref().map(|kernel| format!("kernel type {kernel}")));
+        notes.extend(rendered.os_image_url.as_ref().map(|url| format!("OS image {url}")));
+        system = System {
+            os_image_url: rendered.os_image_url.map(|url| url.value),
+            extensions: rendered.extensions.into_iter().map(|extension| extension.value).collect(),
+            kernel_type: rendered.kernel_type.map(|kernel| kernel.value),
+            fips: rendered.fips,
+        };
     }
     for kubelet in kubelet {
         let entry = kubelet::render_kubelet_config(&kubelet.name, &kubelet.settings);
@@ -215,7 +226,7 @@ pub fn render_part(pool: &str, configs: &[&MachineConfig], kubelet: &[KubeletCon
             nothing => *nothing = json!([entry]),
         }
     }
-    Part { id, text: config.to_string(), errors, notes, own_user: false }
+    Part { id, text: config.to_string(), errors, notes, system, own_user: false }
 }
 
 /// The digest of a pool's payload, without rendering it.
@@ -260,7 +271,8 @@ pub fn render_pool(base: Option<Base<'_>>, part: &Part) -> Result<RenderedPool, 
             Payload { id, text: bare.root.to_json().to_string(), version }
         }
     };
-    Ok(RenderedPool { whole, bare, profiles, kept, kubeconfigs, notes })
+    let system = part.system.clone();
+    Ok(RenderedPool { whole, bare, profiles, kept, kubeconfigs, notes, system })
 }
 
 /// Packs a payload as it is stored. The same text gives the same bytes.
@@ -332,30 +344,27 @@ fn oldest_version(config: &Config) -> SpecVersion {
     versions.into_iter().find(|version| !loses(*version)).unwrap_or(config.version.max(SpecVersion::V3_2))
 }
 
-fn parse(bytes: &[u8]) -> Result<Config, String> {
+/// Reads a config, perhaps packed; or says why it is none, without quoting it.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Config, String> {
     let bytes = unpack_gzip(bytes).map_err(|error| error.to_string())?;
     let text = std::str::from_utf8(&bytes).map_err(|_| "it is not UTF-8 text".to_owned())?;
     let mut sources = SourceMap::default();
     let file = sources.add("config", text);
     let (config, findings) = Config::parse(file, sources.file(file));
-    config.ok_or_else(|| match &errors_without_quotes(&findings)[..] {
-        [first, rest @ ..] => and_more(first, rest.len()),
-        [] => "it cannot be read".to_owned(),
-    })
+    config.ok_or_else(|| first_error(&findings).unwrap_or_else(|| "it cannot be read".to_owned()))
 }
 
 fn refuse_errors(findings: &[Diagnostic]) -> Result<(), PayloadError> {
-    match &errors_without_quotes(findings)[..] {
-        [] => Ok(()),
-        [first, rest @ ..] => Err(PayloadError::Refused(and_more(first, rest.len()))),
-    }
+    first_error(findings).map_or(Ok(()), |error| Err(PayloadError::Refused(error)))
 }
 
-/// The errors by what their code stands for: a base may be a secret, and findings quote what they speak of.
-fn errors_without_quotes(findings: &[Diagnostic]) -> Vec<String> {
-    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
+/// The first error by what its code stands for, and how many more there are: a config may be a secret, and findings quote
+/// what they speak of.
+pub(crate) fn first_error(findings: &[Diagnostic]) -> Option<String> {
+    let mut errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
+    let first = errors.next()?;
     let title = |code: Code| explanation(code).map_or("", |known| known.title);
-    errors.map(|finding| format!("{}: {}", finding.code, title(finding.code))).collect()
+    Some(and_more(&format!("{}: {}", first.code, title(first.code)), errors.count()))
 }
 
 fn errors_of(findings: &[Diagnostic]) -> Vec<String> {

@@ -22,13 +22,15 @@ use crate::document::Node;
 use crate::document::emit::to_yaml;
 use crate::document::json::parse_json;
 use crate::ignition::pointer::PointerProxy;
+use crate::machine::rules::parse_rules;
+use crate::machine::{Rules, System};
 use crate::machine_config;
 use crate::payload::digest::{ConfigHash, Digest, hash_simple};
 use crate::payload::overlay::{HostParts, Overlay, render_overlay};
 use crate::payload::{self, Base, KubeletConfig, Payload, RenderedPool};
 use crate::replicas::{HOLD, HOLDS_OF_METAL3, MARK, wanted};
 use crate::source::{SourceMap, Sourced};
-use crate::world::{FirstBootNetwork, IgnitionSource, MachineConfig, Pool, PoolOrigin, Proxy, World};
+use crate::world::{DisruptionPolicy, FirstBootNetwork, IgnitionSource, MachineConfig, Pool, PoolOrigin, Proxy, World};
 
 pub mod names;
 
@@ -88,6 +90,8 @@ pub struct Provision {
     pub errors: HashMap<(String, String), String>,
     /// Hosts of pools that nobody declares: namespace and name, and the pool they say they are in.
     pub elsewhere: HashMap<(String, String), String>,
+    /// What changes of files and units take on running nodes.
+    pub rules: Rules,
     groups: HashMap<Digest, Arc<Group>>,
 }
 
@@ -108,6 +112,10 @@ pub struct PoolProvision {
     pub replicas: Option<u32>,
     /// `InPlace` or `Replace`.
     pub upgrade_type: Option<String>,
+    /// No running node begins a change: `true`, or until this time.
+    pub paused: Option<String>,
+    /// How many of its hosts may be out at once, as written.
+    pub max_unavailable: Option<String>,
     /// Release image.
     pub release_image: Option<String>,
     /// `4.14.3`, when the image says so.
@@ -163,6 +171,8 @@ pub struct StoredPayload {
     pub writers: BTreeMap<String, String>,
     /// Bootstrap kubeconfigs that hosts get with a token of their own, by path.
     pub kubeconfigs: BTreeMap<String, Value>,
+    /// What Ignition has no word for.
+    pub system: System,
     /// Its bytes; none when it is stored.
     pub packed: Option<Arc<[u8]>>,
 }
@@ -293,7 +303,9 @@ impl<'w, 'i> Work<'w, 'i> {
             }
         }
         let payloads = payloads.into_values().collect();
-        Provision { pools, payloads, hosts, waiting, errors: HashMap::new(), elsewhere, groups }
+        // What cannot be read is a finding; what is built in holds then.
+        let rules = rules(self.context.world).and_then(Result::ok).unwrap_or_default();
+        Provision { pools, payloads, hosts, waiting, errors: HashMap::new(), elsewhere, rules, groups }
     }
 
     fn pool(&mut self, pool: &'w Pool) -> PoolProvision {
@@ -348,6 +360,8 @@ impl<'w, 'i> Work<'w, 'i> {
                 pool.replicas.as_ref().map(|replicas| replicas.value),
             ),
             upgrade_type,
+            paused: pool.paused.clone(),
+            max_unavailable: pool.max_unavailable.as_ref().map(|written| written.value.clone()),
             release_image,
             release_version,
             pull_secret,
@@ -549,9 +563,17 @@ impl<'w, 'i> Work<'w, 'i> {
             id,
             writers: group.writers.clone(),
             kubeconfigs: group.pool.kubeconfigs.clone(),
+            system: group.pool.system.clone(),
             packed,
         });
     }
+}
+
+/// What changes of files and units take, as the MachineConfiguration `cluster` says it; or what is wrong with it.
+pub(crate) fn rules(world: &World) -> Option<Result<Rules, Vec<String>>> {
+    let of_cluster = |policy: &&DisruptionPolicy| policy.within.is_none() && policy.meta.id.name == "cluster";
+    let policy = world.disruption_policies.iter().find(of_cluster)?.policy.as_ref()?;
+    Some(parse_rules(&policy.to_json()))
 }
 
 /// Which object puts each file where NetworkManager looks, and where the end of the initramfs looks for a reason to keep

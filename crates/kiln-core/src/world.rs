@@ -42,6 +42,8 @@ pub struct World {
     pub pools: Vec<Pool>,
     /// Pieces of node config (MachineConfig), also those inside manifest ConfigMaps.
     pub machine_configs: Vec<MachineConfig>,
+    /// What changes of node config take on running nodes (MachineConfiguration).
+    pub disruption_policies: Vec<DisruptionPolicy>,
     /// Network policies for running nodes (NodeNetworkConfigurationPolicy).
     pub policies: Vec<Policy>,
     /// Ingress controllers, also those inside manifest ConfigMaps.
@@ -408,6 +410,10 @@ pub struct Pool {
     pub release_image: Option<Sourced<String>>,
     /// Budget, as written.
     pub max_unavailable: Option<Sourced<String>>,
+    /// nmstate document laid over the networks of its running hosts.
+    pub network: Option<Node>,
+    /// Running nodes are left as they are: `true`, or until this time.
+    pub paused: Option<String>,
     /// Labels its nodes get (NodePool).
     pub node_labels: Labels,
     /// Taints its nodes register with.
@@ -499,6 +505,19 @@ pub struct Policy {
     pub desired: Option<Node>,
     /// Budget, as written.
     pub max_unavailable: Option<Sourced<String>>,
+    /// What Kiln adds to upstream's policy, as written; [`crate::policy::NetworkPolicy`] reads it.
+    pub kiln: Option<Node>,
+}
+
+/// What a MachineConfiguration says about running nodes. Only the one called `cluster` counts.
+#[derive(Debug, Clone)]
+pub struct DisruptionPolicy {
+    /// Name and labels.
+    pub meta: Meta,
+    /// `spec.nodeDisruptionPolicy`.
+    pub policy: Option<Node>,
+    /// The manifest ConfigMap it was found in.
+    pub within: Option<ObjectId>,
 }
 
 /// An IngressController.

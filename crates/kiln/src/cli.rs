@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 
 mod access;
+mod agent;
 mod approve;
 mod backup;
 mod boot;
@@ -49,6 +50,9 @@ enum Command {
     Plan(plan::PlanArgs),
     /// Tell the long story of one diagnostic
     Explain(explain::ExplainArgs),
+    /// Change the network of this running machine, prove it, or put it back
+    #[command(subcommand)]
+    Agent(agent::AgentCommand),
     /// Turn nmstate YAML into NetworkManager keyfiles and back, merge and compare
     #[command(subcommand)]
     Net(net::NetCommand),
@@ -120,6 +124,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Agent(command) => agent::run(&command),
         Command::Net(command) => net::run(&command),
         Command::Boot(command) => boot::run(&command),
         Command::Firstboot(command) => firstboot::run(&command),

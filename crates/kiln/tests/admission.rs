@@ -74,3 +74,32 @@ async fn a_flood_is_taken_with_a_word_about_it_and_what_is_refused_stays_refused
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{body}");
     assert!(body.contains("KLN0321") && body.contains("spec.bmc.address"), "{body}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_is_refused_for_a_slip_in_what_kiln_adds_and_warned_about_a_quarrel() {
+    let folder = TempDir::new("admission-policies");
+    let server = Server::open(folder.path(), Tokens::default(), Limits::default()).await.unwrap();
+    let api = router(Arc::clone(&server));
+    definitions::install(&controllers::in_process(api.clone(), "system:test"), Policy::Own).await.unwrap();
+    server.judge_with(Arc::new(Rules::default()) as Arc<dyn Admission>);
+    let path = "/apis/nmstate.io/v1/nodenetworkconfigurationpolicies";
+    let policy = |name: &str, mtu: u32, kiln: Value| {
+        json!({"apiVersion": "nmstate.io/v1", "kind": "NodeNetworkConfigurationPolicy", "metadata": {"name": name},
+            "spec": {"kiln": kiln, "desiredState": {"interfaces": [{"name": "eth1", "type": "ethernet", "state": "up", "mtu": mtu}]}}})
+    };
+    // The schema lets any text be a time; the reader knows better.
+    let (status, _, body) = create(&api, path, &policy("slip", 9000, json!({"soak": "5"}))).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{body}");
+    assert!(body.contains("KLN0609") && body.contains("spec.kiln.soak"), "{body}");
+    let (status, _, body) = create(&api, path, &policy("word", 9000, json!({"drift": "Ignore"}))).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{body}");
+    let (status, _, body) = create(&api, path, &policy("jumbo", 9000, json!({"soak": "5s"}))).await;
+    assert_eq!(status, StatusCode::CREATED, "{body}");
+    let (status, warnings, body) = create(&api, path, &policy("plain", 1500, Value::Null)).await;
+    assert_eq!(status, StatusCode::CREATED, "{body}");
+    let quarrel =
+        |warning: &String| warning.contains("KLN0600") && warning.contains("jumbo") && warning.contains("plain");
+    assert!(warnings.iter().any(quarrel), "{warnings:?}");
+    let (_, warnings, _) = create(&api, path, &policy("urgent", 1400, json!({"priority": 5}))).await;
+    assert!(!warnings.iter().any(|warning| warning.contains("urgent") && warning.contains("KLN0600")), "{warnings:?}");
+}

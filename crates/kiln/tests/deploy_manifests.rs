@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kiln::hub::controllers::kinds::{HOST, IMAGE, POOL, Use, WATCHED};
+use kiln::hub::controllers::kinds::{ENACTMENT, HOST, IMAGE, LEASE, OF_NETWORKS, POOL, WATCHED};
 use kiln_core::document::yaml::parse_yaml;
 use kiln_core::source::SourceMap;
 use kiln_testimage::oracle;
@@ -103,9 +103,18 @@ fn the_rights_are_exactly_what_the_controllers_watch_and_write() {
         if [HOST, POOL, IMAGE].contains(watched) {
             needed.extend(["create", "patch", "delete"].map(|verb| format!("{verb} {name}")));
         }
-        if matches!(watched.use_, Use::Own | Use::Mirrored | Use::MirroredEvidence) {
+        if watched.has_written_status() {
             needed.insert(format!("patch {name}/status"));
         }
+    }
+    // The rollout of networks: enactments and states of nodes are written; slots lie where the hub runs.
+    for watched in OF_NETWORKS.iter().filter(|watched| **watched != LEASE) {
+        let name = format!("{}/{}", watched.group, watched.plural);
+        needed.extend(["get", "list", "watch", "create"].map(|verb| format!("{verb} {name}")));
+        if *watched == ENACTMENT {
+            needed.insert(format!("delete {name}"));
+        }
+        needed.insert(format!("patch {name}/status"));
     }
     // Pools keep payloads and tokens in Secrets; the approver tells of denials.
     needed.extend(["create /events", "create /secrets", "patch /secrets", "delete /secrets"].map(str::to_owned));
@@ -123,6 +132,9 @@ fn the_rights_are_exactly_what_the_controllers_watch_and_write() {
     }
     assert_eq!(granted, needed);
     let role = manifests.iter().find(|object| object["kind"] == "Role").unwrap();
+    let leases: BTreeSet<&str> =
+        role["rules"].as_array().unwrap().iter().flat_map(|rule| texts(&rule["verbs"])).collect();
+    assert_eq!(leases, BTreeSet::from(["get", "list", "watch", "create", "update", "patch", "delete"]));
     // The lease lies where the replicas run.
     let deployment = manifests.iter().find(|object| object["kind"] == "Deployment").unwrap();
     assert_eq!(role["metadata"]["namespace"], deployment["metadata"]["namespace"]);
@@ -141,6 +153,65 @@ fn the_program_knows_every_flag_it_is_started_with() {
     }
     assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
     assert!(deployment["spec"]["replicas"].as_u64().unwrap() >= 2);
+}
+
+#[test]
+fn what_listens_is_probed_served_and_let_in() {
+    let manifests = manifests();
+    let of_kind = |kind: &str| manifests.iter().find(|object| object["kind"] == kind).unwrap();
+    let pod = &of_kind("Deployment")["spec"]["template"];
+    let container = &pod["spec"]["containers"][0];
+    let arguments: Vec<(&str, &str)> =
+        texts(&container["args"]).iter().filter_map(|argument| argument.split_once('=')).collect();
+    let argument = |flag: &str| arguments.iter().find(|(name, _)| *name == flag).unwrap().1;
+    let port = |flag: &str| argument(flag).rsplit(':').next().unwrap().parse::<u64>().unwrap();
+    let listening = BTreeSet::from([port("--node-listen"), port("--metrics-listen")]);
+    let named = |name: &Value| {
+        let ports = container["ports"].as_array().unwrap();
+        ports.iter().find(|port| port["name"] == *name).unwrap()["containerPort"].as_u64().unwrap()
+    };
+    let open: BTreeSet<u64> =
+        container["ports"].as_array().unwrap().iter().map(|port| port["containerPort"].as_u64().unwrap()).collect();
+    assert_eq!(open, listening);
+    // Ready is who can answer machines; health is beside the figures, where no certificate is needed.
+    let probe = |name: &str| &container[name]["httpGet"];
+    assert_eq!(named(&probe("readinessProbe")["port"]), port("--node-listen"));
+    assert_eq!(probe("readinessProbe")["scheme"], "HTTPS");
+    assert_eq!(named(&probe("livenessProbe")["port"]), port("--metrics-listen"));
+    let service = &of_kind("Service")["spec"];
+    assert_eq!(named(&service["ports"][0]["targetPort"]), port("--node-listen"));
+    assert_eq!(service["externalTrafficPolicy"], "Local", "boot tokens are bound to the addresses of machines");
+    assert_eq!(service["selector"], pod["metadata"]["labels"]);
+    let policy = &of_kind("NetworkPolicy")["spec"];
+    let ports = |rules: &Value| -> BTreeSet<u64> {
+        let rules = rules.as_array().unwrap().iter().flat_map(|rule| rule["ports"].as_array().unwrap());
+        rules.map(|port| port["port"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(ports(&policy["ingress"]), listening);
+    assert_eq!(ports(&policy["egress"]), BTreeSet::from([53, 443, 5353, 6443, 10250, 22623]));
+    // The certificate is where a Secret of that type is mounted, as a folder, so that a new one is seen.
+    let (mount, volume) = (&container["volumeMounts"][0], &pod["spec"]["volumes"][0]);
+    let folder = mount["mountPath"].as_str().unwrap();
+    assert_eq!(argument("--tls-certificate"), format!("{folder}/tls.crt"));
+    assert_eq!(argument("--tls-key"), format!("{folder}/tls.key"));
+    assert_eq!((mount["name"] == volume["name"], mount["subPath"].is_null()), (true, true));
+    let guide = std::fs::read_to_string(root().join("docs/hub.md")).unwrap();
+    assert!(guide.contains(&format!("create secret tls {} ", volume["secret"]["secretName"].as_str().unwrap())));
+    let settings = container["envFrom"][0]["configMapRef"]["name"].as_str().unwrap();
+    assert!(guide.contains(&format!("create configmap {settings} ")));
+}
+
+#[test]
+fn the_image_runs_the_program_as_nobody_in_particular() {
+    let text = std::fs::read_to_string(root().join("packaging/Containerfile")).unwrap();
+    let line = |word: &str| text.lines().rev().find_map(|line| line.strip_prefix(word)).unwrap().trim();
+    let user: u32 = line("USER").split(':').next().unwrap().parse().expect("a number");
+    assert_ne!(user, 0);
+    assert_eq!(line("ENTRYPOINT"), r#"["/usr/local/bin/kiln"]"#);
+    // The compiler is the one of the checkout.
+    let toolchain = std::fs::read_to_string(root().join("rust-toolchain.toml")).unwrap();
+    let version = toolchain.split('"').nth(1).unwrap();
+    assert!(text.contains(&format!("rust:{version}-")), "{version}");
 }
 
 #[test]

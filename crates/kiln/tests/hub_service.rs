@@ -128,6 +128,41 @@ fn two_thousand_idle_connections_leave_others_their_answers_and_are_closed() {
     drop(connections);
     let metrics = hub.kubectl(&kubectl, &["get", "--raw", "/metrics"]);
     assert!(metrics.contains("kiln_turned_away_total{reason=\"handshake\"} 2000\n"), "{metrics}");
+    // It is told, and a crowd cannot fill the log.
+    let (_, told) = hub.stop();
+    let lines = told.lines().filter(|line| line.contains("turned away: the TLS handshake took too long")).count();
+    assert!((1..20).contains(&lines), "{lines} lines: {told}");
+}
+
+#[test]
+fn a_viewer_is_told_what_a_viewer_may() {
+    let Some(kubectl) = oracle::kubectl("a_viewer_is_told_what_a_viewer_may") else { return };
+    let folder = TempDir::new("viewer");
+    let (data, file) = (folder.path().join("hub"), folder.path().join("anna.kubeconfig"));
+    let hub = Hub::start(&data, &[]);
+    let (code, told) =
+        run(&["access", "grant", "anna", "--out", file.to_str().unwrap(), "--data-dir", data.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{told}");
+    std::fs::copy(&file, data.join("kubeconfig")).unwrap();
+    for (asked, expected) in [
+        (&["get", "hosts.kiln.dev"][..], "yes"),
+        (&["list", "configmaps", "--all-namespaces"], "yes"),
+        (&["watch", "baremetalhosts.metal3.io"], "yes"),
+        (&["get", "secrets"], "no"),
+        (&["create", "hosts.kiln.dev"], "no"),
+        (&["patch", "hosts.kiln.dev", "--subresource=status"], "no"),
+        (&["delete", "namespaces"], "no"),
+        (&["get", "/metrics"], "yes"),
+        (&["post", "/tokens"], "no"),
+    ] {
+        let printed = hub.kubectl(&kubectl, &[&["auth", "can-i"], asked].concat());
+        // Beside it, kinds that are not namespaced are remarked upon.
+        assert_eq!(printed.lines().next(), Some(expected), "{asked:?}: {printed}");
+    }
+    // What is said is what happens.
+    let refused = hub.kubectl(&kubectl, &["get", "secrets"]);
+    assert!(refused.contains("secrets is forbidden: User \"anna\" cannot list resource"), "{refused}");
+    assert_eq!(hub.kubectl(&kubectl, &["get", "hosts.kiln.dev"]), "No resources found in default namespace.");
 }
 
 #[test]

@@ -79,7 +79,7 @@ const KNOWN: &[(&str, Because)] = &[
     ("kubectl patch wd ssa --type=merge -p '{\"spec\":{\"ports\"…", Old("has not got that apply")),
     ("kubectl patch wd ssa --type=merge --subresource=status…", Old("does not tell managers of the status apart")),
     ("kubectl apply --server-side -f $F/w1.yaml", Old("does not say when the other manager wrote")),
-    ("kubectl get wd w1 -o yaml --show-managed-fields", Old("does not tell managers of the status apart")),
+    ("for m in kubectl kubectl-last-applied…", Old("does not tell managers of the status apart")),
     (
         "kubectl patch wd ssa --type=merge -p '{\"metadata\":{\"finalizers\":[\"example.org/x\"]}}'; …",
         Old("has not got that apply, so it counts one generation less"),

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 
+#[path = "support/chaos.rs"]
+mod chaos;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -10,6 +13,7 @@ use std::time::{Duration, Instant};
 use axum::routing::get;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use chaos::{Chaos, on_day, on_each_day};
 use kiln::hub::controllers::{self, Pace, kinds};
 use kiln::hub::definitions::{self, Policy};
 use kiln::hub::pools::{Endpoint, Settings};
@@ -26,6 +30,20 @@ use tokio::sync::watch;
 const GENERATED: &str = "hypershift.openshift.io/last-token-generation-time";
 const EXPIRES: &str = "hypershift.openshift.io/ignition-token-expiration-timestamp";
 
+on_each_day! { 23:
+    everything_goes_with_the_pool,
+    a_config_that_comes_back_is_on_the_hosts_that_fetched_it,
+}
+
+/// A hub on that day.
+struct Site;
+
+impl Site {
+    async fn start(name: &str, chaos: Option<Chaos>) -> Hub {
+        Hub::start_on(&format!("pools-{name}"), 1, chaos).await
+    }
+}
+
 /// An embedded API with controllers on it, whose clock the test turns.
 struct Hub {
     client: Client,
@@ -33,10 +51,16 @@ struct Hub {
     stop: watch::Sender<bool>,
     clock: Arc<AtomicI64>,
     folder: TempDir,
+    /// What stands between the controllers and the API.
+    day: Option<Chaos>,
 }
 
 impl Hub {
     async fn start(name: &str, controllers: usize) -> Hub {
+        Hub::start_on(name, controllers, None).await
+    }
+
+    async fn start_on(name: &str, controllers: usize, day: Option<Chaos>) -> Hub {
         let folder = TempDir::new(name);
         let server = Server::open(folder.path(), Tokens::default(), Limits::default()).await.unwrap();
         tokio::spawn(Arc::clone(&server).run_janitor());
@@ -45,7 +69,7 @@ impl Hub {
         definitions::install(&client, Policy::Own).await.unwrap();
         let (stop, _) = watch::channel(false);
         let clock = Arc::new(AtomicI64::new(kiln::hub::timeline::now().0));
-        let hub = Hub { client, server, stop, clock, folder };
+        let hub = Hub { client, server, stop, clock, folder, day };
         for _ in 0..controllers {
             hub.run_controllers();
         }
@@ -54,7 +78,8 @@ impl Hub {
     }
 
     fn run_controllers(&self) {
-        let client = controllers::in_process(router(Arc::clone(&self.server)), "system:kiln:controllers");
+        let api = on_day(self.day.as_ref(), router(Arc::clone(&self.server)));
+        let client = controllers::in_process(api, "system:kiln:controllers");
         let clock = Arc::clone(&self.clock);
         let settings = Settings {
             endpoint: Some(Endpoint { url: "https://hub.lab:8443".into(), authorities: None }),
@@ -297,9 +322,7 @@ async fn contents_of_a_secret_change_the_payload_and_a_pool_keeps_its_last_good_
     assert!(hub.secrets("payload").await.iter().any(|payload| payload.metadata.name == second.metadata.name));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn everything_goes_with_the_pool() {
-    let hub = Hub::start("pools-deletion", 1).await;
+async fn everything_goes_with_the_pool(hub: Hub) {
     hub.create(config_map("one")).await;
     hub.create(pool(json!({"config": [{"name": "config"}]}))).await;
     hub.create(host("w0", "edge")).await;
@@ -393,9 +416,7 @@ async fn a_node_pool_says_what_is_true_of_each_host() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_config_that_comes_back_is_on_the_hosts_that_fetched_it() {
-    let hub = Hub::start("pools-back", 1).await;
+async fn a_config_that_comes_back_is_on_the_hosts_that_fetched_it(hub: Hub) {
     hub.create(config_map("one")).await;
     hub.create(pool(json!({"config": [{"name": "config"}]}))).await;
     hub.create(host("w0", "edge")).await;

@@ -6,16 +6,13 @@
 mod chaos;
 #[path = "support/lab.rs"]
 mod lab;
+#[path = "support/pods.rs"]
+mod pods;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::extract::{Path as UrlPath, RawQuery};
-use axum::http::Response;
-use axum::routing::{get, post};
 use chaos::{Chaos, on_day, on_each_day};
 use kiln::hub::boot_secrets::{hash_token, parse_record, render_record};
 use kiln::hub::controllers::{self, Pace};
@@ -29,6 +26,7 @@ use kiln_core::replicas::{HOLD, MARK};
 use kiln_core::timeline::{Entry, Stage};
 use kube::api::{ListParams, Patch, PatchParams};
 use lab::{Embedded, Known, api, create, until};
+use pods::{SharedPods, with_pods};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -38,54 +36,6 @@ on_each_day! { 11:
     a_cluster_that_does_not_answer_keeps_the_host_in_service,
     pods_are_evicted_before_a_node_goes_and_its_machine_is_switched_off,
     a_node_goes_with_its_pods_when_the_time_to_drain_it_is_over,
-}
-
-/// The pods of the cluster, which the embedded API has not: a list and evictions, simulated.
-#[derive(Default)]
-struct Pods {
-    all: BTreeMap<String, Value>,
-    /// What a PodDisruptionBudget protects.
-    guarded: BTreeSet<String>,
-}
-
-type SharedPods = Arc<Mutex<Pods>>;
-
-/// The cluster's API with pods.
-fn with_pods(cluster: Router, pods: &SharedPods) -> Router {
-    let (listed, evicted) = (Arc::clone(pods), Arc::clone(pods));
-    let list = move |RawQuery(asked): RawQuery| async move {
-        let asked = asked.unwrap();
-        let node = asked.split("fieldSelector=spec.nodeName%3D").nth(1).unwrap().split('&').next().unwrap().to_owned();
-        let pods = listed.lock().unwrap();
-        let items: Vec<&Value> = pods.all.values().filter(|pod| pod["spec"]["nodeName"] == node).collect();
-        answer(200, &json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items}))
-    };
-    let evict = move |UrlPath((_, name)): UrlPath<(String, String)>, eviction: Bytes| async move {
-        let eviction: Value = serde_json::from_slice(&eviction).unwrap();
-        assert_eq!((&eviction["kind"], &eviction["apiVersion"]), (&json!("Eviction"), &json!("policy/v1")));
-        let mut pods = evicted.lock().unwrap();
-        if pods.guarded.contains(&name) {
-            let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-            return answer(429, &status(429, message));
-        }
-        match pods.all.remove(&name) {
-            Some(_) => answer(201, &status(201, "")),
-            None => answer(404, &status(404, "no such pod")),
-        }
-    };
-    Router::new()
-        .route("/api/v1/pods", get(list))
-        .route("/api/v1/namespaces/{namespace}/pods/{name}/eviction", post(evict))
-        .fallback_service(cluster)
-}
-
-fn status(code: u16, message: &str) -> Value {
-    let word = if code < 300 { "Success" } else { "Failure" };
-    json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": word, "message": message, "reason": "Test", "code": code})
-}
-
-fn answer(code: u16, body: &Value) -> Response<Body> {
-    Response::builder().status(code).header("content-type", "application/json").body(body.to_string().into()).unwrap()
 }
 
 /// A hub with controllers, and the cluster its hosts join.

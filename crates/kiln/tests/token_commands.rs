@@ -291,6 +291,65 @@ async fn somebody_is_let_in_to_read_and_put_out_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_host_gets_an_identity_that_sees_itself_and_nothing_else() {
+    let (folder, files) = (TempDir::new("access-host"), TempDir::new("access-host-files"));
+    let hub = Hub::start(folder.path());
+    let admin = hub.client().await;
+    site(&admin).await;
+    let path = files.path().join("host.kubeconfig");
+    let out = path.to_str().unwrap();
+    let grant = |more: &[&str]| hub.kiln(&[&["access", "grant", "--out", out], more].concat());
+    for (wrong, expected) in [
+        (&["--role", "host"][..], "--host <NAMESPACE/NAME>"),
+        (&["--role", "host", "--host", "worker-1"], "NAMESPACE/NAME of a Host is wanted, as in lab/worker-7"),
+        (&["--role", "host", "--host", "default/a:b"], "NAMESPACE/NAME of a Host is wanted, as in lab/worker-7"),
+        (
+            &["--role", "host", "--host", "default/nobody"],
+            "there is no Host default/nobody; `kiln status` shows those there are",
+        ),
+        (&["--host", "default/worker-1"], "--host names the Host of `--role host`, and goes with no other role"),
+        (&["anna", "--role", "host", "--host", "default/worker-1"], "cannot be used with"),
+    ] {
+        let (exit, _, complaints) = grant(wrong);
+        assert!(exit != 0 && complaints.contains(expected), "{wrong:?}: {complaints}");
+        assert!(!path.exists(), "{wrong:?} wrote something");
+    }
+    let (exit, said, complaints) = grant(&["--role", "host", "--host", "default/worker-1"]);
+    assert_eq!(exit, 0, "{complaints}");
+    assert!(said.contains(" for kiln:host:default:worker-1 until 20"), "{said}");
+    let kubeconfig = kube::config::Kubeconfig::read_from(&path).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+    let host = Client::try_from(config).unwrap();
+    let code = |result: Result<(), kube::Error>| match result {
+        Ok(()) => 200,
+        Err(kube::Error::Api(status)) => status.code,
+        Err(error) => panic!("{error}"),
+    };
+    let hosts = api(&host, "Host");
+    assert_eq!(code(hosts.get("worker-1").await.map(drop)), 200);
+    assert_eq!(code(hosts.get("worker-2").await.map(drop)), 403);
+    assert_eq!(code(hosts.list(&Default::default()).await.map(drop)), 403);
+    let own = kube::api::ListParams::default().fields("metadata.name=worker-1");
+    assert_eq!(code(hosts.list(&own).await.map(drop)), 200);
+    let secrets = api(&admin, "Secret").list(&Default::default()).await.unwrap();
+    assert!(!secrets.items.is_empty(), "there is a Secret to be refused");
+    for secret in secrets {
+        assert_eq!(code(api(&host, "Secret").get(&secret.metadata.name.unwrap()).await.map(drop)), 403);
+    }
+    assert_eq!(code(api(&host, "Secret").list(&Default::default()).await.map(drop)), 403);
+    let (options, spec) = (Default::default(), json!({"spec": {"pool": "another"}}));
+    assert_eq!(code(hosts.patch("worker-1", &options, &kube::api::Patch::Merge(spec)).await.map(drop)), 403);
+    let status = kube::api::Patch::Merge(json!({"status": {"node": "worker-1"}}));
+    assert_eq!(code(hosts.patch_status("worker-1", &options, &status).await.map(drop)), 200);
+    assert_eq!(code(hosts.patch_status("worker-2", &options, &status).await.map(drop)), 403);
+    let (_, listed, _) = hub.kiln(&["access", "list"]);
+    assert!(listed.contains("kiln:host:default:worker-1") && listed.contains("kiln:hosts"), "{listed}");
+    let id = said.split([' ', ':']).nth(2).unwrap();
+    assert_eq!(hub.kiln(&["access", "revoke", id]).0, 0);
+    assert_eq!(code(hosts.get("worker-1").await.map(drop)), 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_token_of_a_host_with_a_very_long_name_is_taken_back_too() {
     let (folder, files) = (TempDir::new("tokens-long"), TempDir::new("tokens-long-files"));
     let hub = Hub::start(folder.path());

@@ -32,12 +32,16 @@ struct PoolSpec {
     machine_config_selector: Option<Sourced<Selector>>,
     /// How many hosts may be changed at once: a number or a percentage.
     max_unavailable: Option<Node>,
+    /// nmstate document laid over the networks of its running hosts.
+    network: Option<Node>,
     /// Labels of its nodes.
     node_labels: Option<Node>,
     /// Hosts by node label; hosts that name the pool belong to it anyway.
     node_selector: Option<Sourced<Selector>>,
     /// Taints of its nodes.
     node_taints: Vec<TaintEntry>,
+    /// Whether running nodes are left as they are.
+    paused: Option<Sourced<bool>>,
     /// The proxy its machines fetch their config through.
     proxy: Option<ProxySettings>,
     /// How many hosts it shall have.
@@ -101,9 +105,11 @@ impl PoolSpec {
             kubeconfig: Carried,
             machine_config_selector,
             max_unavailable,
+            network,
             node_labels,
             node_selector,
             node_taints,
+            paused,
             proxy,
             replicas,
         } = self;
@@ -120,6 +126,8 @@ impl PoolSpec {
             cluster_name: None,
             release_image: None,
             max_unavailable: value::int_or_string(max_unavailable),
+            network: network.filter(|document| !document.is_null()),
+            paused: paused.filter(|paused| paused.value).map(|_| "true".to_owned()),
             node_labels: value::labels(node_labels.as_ref(), findings),
             node_taints: node_taints.into_iter().filter_map(TaintEntry::convert).collect(),
             ignition: ignition.and_then(Ignition::convert),

@@ -19,7 +19,7 @@ struct MachineConfigPoolSpec {
     max_unavailable: Option<Node>,
     node_selector: Option<Sourced<Selector>>,
     os_image_stream: Carried,
-    paused: Carried,
+    paused: Option<Sourced<bool>>,
     pinned_image_sets: Carried,
 }
 
@@ -37,7 +37,7 @@ impl MachineConfigPoolSpec {
             max_unavailable,
             node_selector,
             os_image_stream: Carried,
-            paused: Carried,
+            paused,
             pinned_image_sets: Carried,
         } = self;
         Pool {
@@ -57,6 +57,8 @@ impl MachineConfigPoolSpec {
             cluster_name: None,
             release_image: None,
             max_unavailable: value::int_or_string(max_unavailable),
+            network: None,
+            paused: paused.filter(|paused| paused.value).map(|_| "true".to_owned()),
             node_labels: Labels::new(),
             node_taints: Vec::new(),
             within: None,

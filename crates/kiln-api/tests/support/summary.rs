@@ -196,6 +196,7 @@ fn pools(world: &World, text: &mut String) {
             .with("captures", labels(&policy.captures))
             .with("desired", policy.desired.as_ref().map(|node| node.to_json()))
             .with("max-unavailable", policy.max_unavailable.as_ref())
+            .with("kiln", policy.kiln.as_ref().map(|node| node.to_json()))
             .end(text);
     }
 }
@@ -207,6 +208,12 @@ fn small_things(world: &World, text: &mut String) {
             .with("nodes", ingress.node_selector.as_ref().and_then(selector))
             .with("replicas", ingress.replicas.as_ref())
             .with("within", ingress.within.as_ref().map(|within| &within.name))
+            .end(text);
+    }
+    for policy in &world.disruption_policies {
+        Line::new("disruption", &policy.meta)
+            .with("policy", policy.policy.as_ref().map(|node| node.to_json()))
+            .with("within", policy.within.as_ref().map(|within| &within.name))
             .end(text);
     }
     for egress in &world.egress_ips {

@@ -17,6 +17,7 @@ use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::ApiError;
+use crate::guard::Peer;
 use crate::metrics::Turned;
 use crate::protobuf;
 use crate::server::Server;
@@ -45,6 +46,7 @@ pub(super) async fn read(server: &Server, request: Request) -> Result<Received, 
     let limit = server.limits.body_bytes;
     let media = text(&request, CONTENT_TYPE).split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let announced = text(&request, CONTENT_LENGTH).parse().unwrap_or(0);
+    let who = request.extensions().get::<Peer>().map(|peer| peer.0.to_string()).unwrap_or_default();
     let mut body = request.into_body();
     let result = if announced > limit {
         Err(Refused::TooLarge)
@@ -63,16 +65,16 @@ pub(super) async fn read(server: &Server, request: Request) -> Result<Received, 
     };
     let error = match why {
         Refused::TooLarge => {
-            server.guard.turn_away(Turned::Body, "");
+            server.guard.turn_away(Turned::Body, &who, "the body is too large");
             let _ = tokio::time::timeout(DRAIN_TIME, drain(&mut body)).await;
             ApiError::too_large(limit)
         }
         Refused::Slow => {
-            server.guard.turn_away(Turned::Slow, "");
+            server.guard.turn_away(Turned::Slow, &who, "the body took too long to arrive");
             ApiError::new(408, "Timeout", "the body of the request did not arrive in time")
         }
         Refused::Budget => {
-            server.guard.turn_away(Turned::Body, "");
+            server.guard.turn_away(Turned::Body, &who, "too many large bodies at a time");
             ApiError::too_many_requests("too many requests with large bodies: try again later")
         }
         Refused::Broken => ApiError::bad_request("the body of the request ended before its end"),
@@ -183,6 +185,12 @@ fn check_shape(object: &Value) -> Result<(), ApiError> {
         match object.get(field) {
             None | Some(Value::Null | Value::String(_)) => {}
             Some(other) => return wrong(field, other, "string"),
+        }
+    }
+    for field in ["name", "generateName", "namespace", "uid", "resourceVersion"] {
+        match object.get("metadata").and_then(|metadata| metadata.get(field)) {
+            None | Some(Value::Null | Value::String(_)) => {}
+            Some(other) => return wrong(&format!("metadata.{field}"), other, "string"),
         }
     }
     for field in ["labels", "annotations"] {

@@ -1,6 +1,6 @@
 //! A list as a body: the objects' bytes one after the other, in pieces as the client takes them.
 //!
-//! Nothing is parsed and nothing encoded again, and a list of ten thousand objects is never in memory as a whole: its
+//! They are unpacked one by one, nothing is parsed and nothing encoded again, and a list of ten thousand objects is never in memory as a whole: its
 //! pieces are made when the connection has room for them.
 
 use std::convert::Infallible;
@@ -58,7 +58,7 @@ impl HttpBody for ListBody {
             if this.next > 0 {
                 piece.push(b',');
             }
-            piece.extend_from_slice(&stored.json);
+            stored.json.append_to(&mut piece);
             this.next += 1;
         }
         if this.next == this.items.len() {

@@ -250,7 +250,7 @@ impl Call<'_> {
     /// An object's bytes in the version that was asked for.
     fn in_version(&self, stored: &Stored) -> Bytes {
         if stored.json.starts_with(self.prefix().as_bytes()) {
-            return stored.json.clone();
+            return stored.bytes();
         }
         Bytes::from(self.server.value(self.resource, stored).to_string())
     }

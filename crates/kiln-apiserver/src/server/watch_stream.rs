@@ -179,10 +179,12 @@ fn render_event(request: &WatchRequest, selection: &ListRequest<'_>, event: &Eve
 
 fn render_object(request: &WatchRequest, stored: &Stored) -> String {
     if request.form == Form::Plain
-        && let Ok(text) = std::str::from_utf8(&stored.json)
-        && text.starts_with(&format!("{{\"apiVersion\":{},", Value::from(request.resource.api_version())))
+        && stored
+            .json
+            .starts_with(format!("{{\"apiVersion\":{},", Value::from(request.resource.api_version())).as_bytes())
+        && let Ok(text) = String::from_utf8(stored.json.text().into_owned())
     {
-        return text.to_owned();
+        return text;
     }
     render_value(request, stored.value())
 }

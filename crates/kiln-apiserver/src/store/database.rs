@@ -2,12 +2,13 @@
 //!
 //! A lock file beside it keeps a second process out; SQLite's own locks would let it in and both would count revisions.
 
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
 
-use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde_json::json;
 use time::OffsetDateTime;
@@ -15,6 +16,7 @@ use time::OffsetDateTime;
 use super::folding::Folding;
 use super::migrations::{FORMAT, format_of, migrate};
 use super::snapshot::{Place, Snapshot};
+use super::writer::Samples;
 use super::{Index, Key, OpenError, Stored, sealing};
 use crate::identity::{Identity, TokenHash, TokenRecord, Tokens};
 use crate::secrecy::{Sealer, Secrecy, is_sealed};
@@ -32,6 +34,7 @@ pub(super) struct Database {
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) snapshot: Snapshot,
+    pub(super) samples: Samples,
     pub(super) tokens: Tokens,
 }
 
@@ -45,10 +48,10 @@ impl Database {
         let mut connection = Connection::open(&path).map_err(failed)?;
         prepare(&mut connection, &path)?;
         let sealer = sealing::settle(&mut connection, &path, secrecy)?;
-        let snapshot = load(&connection, &path, sealer.as_ref())?;
+        let (snapshot, samples) = load(&connection, &path, sealer.as_ref())?;
         let tokens = load_tokens(&connection).map_err(failed)?;
         let folding = Folding::start(&path).map_err(|source| OpenError::File { path: path.clone(), source })?;
-        Ok((Database { folding, connection, sealer, _lock: lock }, Loaded { snapshot, tokens }))
+        Ok((Database { folding, connection, sealer, _lock: lock }, Loaded { snapshot, samples, tokens }))
     }
 }
 
@@ -92,15 +95,16 @@ pub(super) fn put(
     sealer: Option<&Sealer>,
     collection: &str,
     stored: &Stored,
+    json: &[u8],
 ) -> rusqlite::Result<()> {
     let place = &stored.place;
     let mut insert = transaction
         .prepare_cached("INSERT OR REPLACE INTO objects (collection, namespace, name, json) VALUES (?, ?, ?, ?)")?;
     match sealer.filter(|sealer| sealer.seals(collection)) {
-        None => insert.execute(params![collection, &*place.namespace, &*place.name, &*stored.json]),
+        None => insert.execute(params![collection, &*place.namespace, &*place.name, json]),
         Some(sealer) => {
             let sealed = sealer
-                .seal([collection, &place.namespace, &place.name], &stored.json)
+                .seal([collection, &place.namespace, &place.name], json)
                 .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
             insert.execute(params![collection, &*place.namespace, &*place.name, sealed])
         }
@@ -173,31 +177,102 @@ fn open_private(path: &PathBuf) -> Result<File, OpenError> {
         .map_err(|source| OpenError::File { path: path.clone(), source })
 }
 
-fn load(connection: &Connection, path: &Path, sealer: Option<&Sealer>) -> Result<Snapshot, OpenError> {
+/// Objects that wait for one of the threads that read them.
+const AHEAD: usize = 64;
+
+/// One object as it is in the file.
+struct Row {
+    collection: Arc<str>,
+    namespace: String,
+    name: String,
+    bytes: Vec<u8>,
+}
+
+/// What one thread has read.
+#[derive(Default)]
+struct Part {
+    objects: Vec<(Arc<str>, Arc<Stored>)>,
+    samples: Samples,
+}
+
+/// Reads everything: the file on this thread, what the objects say on others.
+fn load(connection: &Connection, path: &Path, sealer: Option<&Sealer>) -> Result<(Snapshot, Samples), OpenError> {
     let failed = |source| OpenError::Database { path: path.to_owned(), source };
+    let damaged = |row: Row| OpenError::Damaged {
+        path: path.to_owned(),
+        collection: row.collection.to_string(),
+        namespace: row.namespace,
+        name: row.name,
+    };
     let mut snapshot = Snapshot::empty(read_revision(connection).map_err(failed)?);
-    let mut query =
-        connection.prepare("SELECT collection, namespace, name, json FROM objects ORDER BY 1").map_err(failed)?;
-    let mut rows = query.query([]).map_err(failed)?;
-    let mut collection: Arc<str> = "".into();
-    while let Some(row) = rows.next().map_err(failed)? {
-        let read = |index| row.get::<_, String>(index).map_err(failed);
-        let (name_of_collection, namespace, name) = (read(0)?, read(1)?, read(2)?);
-        let bytes: Vec<u8> = row.get(3).map_err(failed)?;
-        if *collection != *name_of_collection {
-            collection = name_of_collection.as_str().into();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);
+    let parts = std::thread::scope(|scope| {
+        let mut readers = Vec::new();
+        for _ in 0..threads {
+            let (sender, rows) = sync_channel::<Row>(AHEAD);
+            readers.push((sender, scope.spawn(move || read_rows(rows, sealer))));
         }
-        let json = match is_sealed(&bytes) {
-            false => Some(bytes),
-            true => sealer.and_then(|sealer| sealer.open([&collection, &namespace, &name], &bytes)),
-        };
-        let Some((json, (revision, index))) = json.and_then(|json| Index::read(&json).map(|found| (json, found)))
-        else {
-            return Err(OpenError::Damaged { path: path.to_owned(), collection: name_of_collection, namespace, name });
-        };
-        let place = Place { namespace: namespace.into(), name: name.into() };
-        snapshot.revision = snapshot.revision.max(revision);
-        snapshot.put(&collection, Arc::new(Stored { place, revision, json: Bytes::from(json), index }));
+        let read = read_file(connection, |number, row| {
+            // A reader that has met a damaged object takes no more.
+            let _ = readers[number % threads].0.send(row);
+        });
+        let joined = readers.into_iter().map(|(sender, reader)| {
+            drop(sender);
+            // A panic of a reader is a panic of whoever opens the store.
+            reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map_err(damaged)
+        });
+        let parts: Vec<Result<Part, OpenError>> = joined.collect();
+        read.map_err(failed).and_then(|()| parts.into_iter().collect::<Result<Vec<Part>, OpenError>>())
+    })?;
+    let mut samples = Samples::new();
+    for part in parts {
+        samples.extend(part.samples);
+        for (collection, stored) in part.objects {
+            snapshot.revision = snapshot.revision.max(stored.revision);
+            snapshot.put(&collection, stored);
+        }
     }
-    Ok(snapshot)
+    Ok((snapshot, samples))
+}
+
+/// Every row of the file, with its number.
+fn read_file(connection: &Connection, mut take: impl FnMut(usize, Row)) -> rusqlite::Result<()> {
+    let mut query = connection.prepare("SELECT collection, namespace, name, json FROM objects ORDER BY 1")?;
+    let mut rows = query.query([])?;
+    let mut collection: Arc<str> = "".into();
+    let mut number = 0;
+    while let Some(row) = rows.next()? {
+        let name_of_collection: String = row.get(0)?;
+        if *collection != *name_of_collection {
+            collection = name_of_collection.into();
+        }
+        let collection = Arc::clone(&collection);
+        take(number, Row { collection, namespace: row.get(1)?, name: row.get(2)?, bytes: row.get(3)? });
+        number += 1;
+    }
+    Ok(())
+}
+
+/// Opens, reads and packs objects; gives the one that cannot be read.
+fn read_rows(rows: Receiver<Row>, sealer: Option<&Sealer>) -> Result<Part, Row> {
+    let mut part = Part::default();
+    for row in rows {
+        let opened = match is_sealed(&row.bytes) {
+            false => Some(Cow::Borrowed(&row.bytes)),
+            true => sealer
+                .and_then(|sealer| sealer.open([&row.collection, &row.namespace, &row.name], &row.bytes))
+                .map(Cow::Owned),
+        };
+        let Some((json, (revision, index))) = opened.and_then(|json| Index::read(&json).map(|found| (json, found)))
+        else {
+            return Err(row);
+        };
+        let json = match part.samples.get_mut(&row.collection) {
+            Some(sample) => sample.pack(&json),
+            None => part.samples.entry(Arc::clone(&row.collection)).or_default().pack(&json),
+        };
+        let place = Place { namespace: row.namespace.into(), name: row.name.into() };
+        part.objects.push((row.collection, Arc::new(Stored { place, revision, json, index })));
+    }
+    Ok(part)
 }

@@ -8,6 +8,7 @@ use rpds::RedBlackTreeMapSync;
 use serde_json::Value;
 
 use super::Index;
+use crate::packed::Packed;
 
 /// Where an object is. Cluster-wide objects have an empty namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,7 +43,7 @@ pub struct Stored {
     /// Its `metadata.resourceVersion`.
     pub revision: u64,
     /// The whole object, revision included.
-    pub json: Bytes,
+    pub json: Packed,
     /// What selectors and the garbage collector ask about it.
     pub index: Index,
 }
@@ -50,7 +51,12 @@ pub struct Stored {
 impl Stored {
     /// The object as a value. The bytes were checked when they came in and when they were loaded.
     pub fn value(&self) -> Value {
-        serde_json::from_slice(&self.json).unwrap_or(Value::Null)
+        serde_json::from_slice(&self.json.text()).unwrap_or(Value::Null)
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> Bytes {
+        Bytes::from(self.json.text().into_owned())
     }
 }
 

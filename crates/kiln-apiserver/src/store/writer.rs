@@ -1,11 +1,11 @@
 //! The one thread that writes: whatever waits shares a transaction.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
 use rusqlite::Transaction;
 use tokio::sync::{mpsc, oneshot};
 
@@ -15,9 +15,12 @@ use super::snapshot::Snapshot;
 use super::{Draft, Key, Stored, Write, WriteError};
 use crate::identity::{TokenHash, TokenRecord};
 use crate::metrics::StoreFigures;
+use crate::packed::Sample;
 use crate::secrecy::Sealer;
 
 type Answer = oneshot::Sender<Result<Arc<Stored>, WriteError>>;
+/// What the objects of each collection are packed by.
+pub(super) type Samples = HashMap<Arc<str>, Sample>;
 type TokenAnswer = oneshot::Sender<Result<(), WriteError>>;
 
 /// A change of the tokens, which have no revisions and no watchers.
@@ -40,6 +43,7 @@ const BATCH: usize = 256;
 pub(super) struct Writer {
     pub(super) database: Database,
     pub(super) snapshot: Arc<ArcSwap<Snapshot>>,
+    pub(super) samples: Samples,
     pub(super) logs: Arc<EventLogs>,
     pub(super) figures: Arc<StoreFigures>,
     pub(super) queue: mpsc::Receiver<Command>,
@@ -82,7 +86,7 @@ impl Writer {
         let next = Snapshot::clone(&self.snapshot.load());
         let mut batch = Batch { next, events: Vec::new(), accepted: Vec::new(), tokens: Vec::new() };
         let begun = Instant::now();
-        match fill(&mut self.database, &mut batch, commands, &mut closing) {
+        match fill(&mut self.database, &mut self.samples, &mut batch, commands, &mut closing) {
             Ok(()) => {
                 if !batch.accepted.is_empty() {
                     self.figures.commit.observe(begun.elapsed().as_secs_f64());
@@ -138,6 +142,7 @@ impl Writer {
 
 fn fill(
     database: &mut Database,
+    samples: &mut Samples,
     batch: &mut Batch,
     commands: Vec<Command>,
     closing: &mut Option<oneshot::Sender<()>>,
@@ -167,7 +172,7 @@ fn fill(
                 }
                 batch.tokens.push(answer);
             }
-            Command::Write { write, answer } => match decide(&batch.next, write) {
+            Command::Write { write, answer } => match decide(&batch.next, samples, write) {
                 Err(refused) => {
                     let _ = answer.send(Err(refused));
                 }
@@ -192,11 +197,13 @@ fn fill(
 
 struct Change {
     key: Key,
+    /// The object's bytes.
+    json: Vec<u8>,
     event: Event,
 }
 
 /// Whether the write may be made on this state, and what it then is.
-fn decide(state: &Snapshot, write: Write) -> Result<Change, WriteError> {
+fn decide(state: &Snapshot, samples: &mut Samples, write: Write) -> Result<Change, WriteError> {
     let revision = state.revision + 1;
     let current = |key: &Key, expected: u64| match state.get(key) {
         None => Err(WriteError::Missing),
@@ -222,14 +229,14 @@ fn decide(state: &Snapshot, write: Write) -> Result<Change, WriteError> {
             (key, EventKind::Deleted, draft, Some(previous))
         }
     };
-    let object = Arc::new(finish(&key, draft, revision));
-    Ok(Change { key, event: Event { kind, object, previous } })
-}
-
-fn finish(key: &Key, draft: Draft, revision: u64) -> Stored {
-    let digits = revision.to_string();
-    let json = [draft.before.as_slice(), digits.as_bytes(), draft.after.as_slice()].concat();
-    Stored { place: key.place.clone(), revision, json: Bytes::from(json), index: draft.index }
+    let Draft { before, after, index } = draft;
+    let json = [before.as_slice(), revision.to_string().as_bytes(), after.as_slice()].concat();
+    let packed = match samples.get_mut(&key.collection) {
+        Some(sample) => sample.pack(&json),
+        None => samples.entry(Arc::clone(&key.collection)).or_default().pack(&json),
+    };
+    let object = Arc::new(Stored { place: key.place.clone(), revision, json: packed, index });
+    Ok(Change { key, json, event: Event { kind, object, previous } })
 }
 
 fn record(
@@ -238,13 +245,13 @@ fn record(
     batch: &mut Batch,
     change: Change,
 ) -> rusqlite::Result<()> {
-    let Change { key, event } = change;
+    let Change { key, json, event } = change;
     batch.next.revision = event.object.revision;
     if event.kind == EventKind::Deleted {
         database::remove(transaction, &key)?;
         batch.next.remove(&key);
     } else {
-        database::put(transaction, sealer, &key.collection, &event.object)?;
+        database::put(transaction, sealer, &key.collection, &event.object, &json)?;
         batch.next.put(&key.collection, Arc::clone(&event.object));
     }
     batch.events.push((key.collection, event));

@@ -1,10 +1,11 @@
-//! Whether a connection has requests, and since when it has none.
+//! Whether a connection has requests, since when it has none, and why it was given up.
 //!
 //! hyper asks idle HTTP/2 clients for signs of life and keeps them as long as they answer, so bytes on the wire say
 //! nothing. What counts is requests: from their arrival to the last byte of the answer's body, or until it is dropped.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,9 +15,20 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, sleep_until};
 
+use crate::metrics::Turned;
+
 /// The requests of one connection.
 #[derive(Debug, Clone)]
-pub(super) struct Activity(Arc<Mutex<State>>);
+pub(super) struct Activity(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// Whether bytes came that are not part of a request yet.
+    heard: AtomicBool,
+    /// Whether an answer waited too long for its reader.
+    unread: AtomicBool,
+}
 
 #[derive(Debug)]
 struct State {
@@ -27,12 +39,42 @@ struct State {
 
 impl Activity {
     pub(super) fn new() -> Activity {
-        Activity(Arc::new(Mutex::new(State { open: 0, since: Instant::now() })))
+        let state = Mutex::new(State { open: 0, since: Instant::now() });
+        Activity(Arc::new(Shared { state, heard: false.into(), unread: false.into() }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes have arrived.
+    pub(super) fn hear(&self) {
+        self.0.heard.store(true, Ordering::Relaxed);
+    }
+
+    /// An answer was not read in time.
+    pub(super) fn give_up_reader(&self) {
+        self.0.unread.store(true, Ordering::Relaxed);
+    }
+
+    /// Which limit ended the connection; none when none did. hyper has one clock for headers of HTTP/1.1 that do not end
+    /// and for a connection between two requests: what was heard tells them apart.
+    pub(super) fn why_given_up(&self, error: &hyper::Error, http2: bool) -> Option<Turned> {
+        if self.0.unread.load(Ordering::Relaxed) {
+            return Some(Turned::Unread);
+        }
+        match (error.is_timeout() && !http2, error.is_parse()) {
+            (true, _) if self.0.heard.load(Ordering::Relaxed) => Some(Turned::Headers),
+            (true, _) => Some(Turned::Idle),
+            (false, true) => Some(Turned::Malformed),
+            (false, false) => None,
+        }
     }
 
     /// A request has arrived; it ends when the result is dropped.
     pub(super) fn begin(&self) -> Open {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).open += 1;
+        self.lock().open += 1;
+        self.0.heard.store(false, Ordering::Relaxed);
         Open(self.clone())
     }
 
@@ -40,7 +82,7 @@ impl Activity {
     pub(super) async fn idle(&self, most: Duration) {
         loop {
             let until = {
-                let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                let state = self.lock();
                 let since = if state.open > 0 { Instant::now() } else { state.since };
                 since + most
             };
@@ -58,7 +100,9 @@ pub(super) struct Open(Activity);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let mut state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Its body is not the beginning of another request.
+        self.0.0.heard.store(false, Ordering::Relaxed);
+        let mut state = self.0.lock();
         state.open -= 1;
         state.since = Instant::now();
     }

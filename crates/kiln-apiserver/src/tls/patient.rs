@@ -12,10 +12,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::activity::Activity;
+
 /// A stream with a bound on how long a write may wait.
 pub(super) struct Patient<S> {
     stream: S,
     writing: Patience,
+    activity: Activity,
 }
 
 struct Patience {
@@ -46,8 +49,8 @@ impl Patience {
 }
 
 impl<S> Patient<S> {
-    pub(super) fn new(stream: S, writing: Duration) -> Patient<S> {
-        Patient { stream, writing: Patience::new(writing) }
+    pub(super) fn new(stream: S, writing: Duration, activity: Activity) -> Patient<S> {
+        Patient { stream, writing: Patience::new(writing), activity }
     }
 }
 
@@ -57,14 +60,23 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.activity.hear();
+        }
+        polled
     }
 }
 
 impl<S: AsyncWrite + Unpin> Patient<S> {
     fn judge<T>(&mut self, polled: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if polled.is_pending() {
-            return self.writing.wait(context, "the client does not read its answer");
+            let waited = self.writing.wait(context, "the client does not read its answer");
+            if waited.is_ready() {
+                self.activity.give_up_reader();
+            }
+            return waited;
         }
         self.writing.reset();
         polled
@@ -110,7 +122,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_does_not_read_is_given_up() {
         let (_client, server) = duplex(8);
-        let mut server = Patient::new(server, Duration::from_millis(50));
+        let mut server = Patient::new(server, Duration::from_millis(50), Activity::new());
         let stuck = server.write_all(&[0; 100]).await.unwrap_err();
         assert_eq!(stuck.to_string(), "the client does not read its answer");
     }
@@ -118,7 +130,7 @@ mod tests {
     #[tokio::test]
     async fn a_slow_client_that_makes_progress_is_served() {
         let (mut client, server) = duplex(8);
-        let mut server = Patient::new(server, Duration::from_millis(200));
+        let mut server = Patient::new(server, Duration::from_millis(200), Activity::new());
         let writing = tokio::spawn(async move { server.write_all(&[0; 64]).await });
         let mut total = 0;
         while total < 64 {

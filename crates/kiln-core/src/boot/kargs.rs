@@ -83,7 +83,8 @@ fn cut(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes.min(text.len()))]
 }
 
-fn split_like_the_kernel(line: &str) -> Vec<&str> {
+/// The arguments of a line as they are written: a space inside double quotes does not end one.
+pub(crate) fn split_like_the_kernel(line: &str) -> Vec<&str> {
     let (mut parts, mut start, mut quoted) = (Vec::new(), None, false);
     for (at, character) in line.char_indices() {
         if character == '"' {

@@ -13,10 +13,11 @@ use crate::diagnostic::{Diagnostic, ObjectId};
 use crate::document::Node;
 use crate::machine_config;
 use crate::net::MacAddress;
+use crate::policy::{NetworkPolicy, PolicyError};
 use crate::source::Sourced;
 use crate::world::{
-    Cluster, ConfigMap, Discovery, Host, HostNetwork, LabelSelector, Labels, MachineConfig, Meta, NicMapping, Pool,
-    PoolOrigin, Reference, Role, Secret, World,
+    Cluster, ConfigMap, Discovery, Host, HostNetwork, LabelSelector, Labels, MachineConfig, Meta, NicMapping, Policy,
+    Pool, PoolOrigin, Reference, Role, Secret, World,
 };
 
 /// Objects by namespace and name.
@@ -48,6 +49,8 @@ pub(crate) struct Context<'w> {
     pub node_labels: LabelIndex<'w>,
     /// Nodes each policy selects, parallel to `world.policies`; indexes of [`Context::nodes`].
     pub nodes_of_policy: Vec<Vec<usize>>,
+    /// Policies as they are composed, or why not; parallel to `world.policies`.
+    pub policies_read: Vec<Result<NetworkPolicy, PolicyError>>,
     /// The document of a host network: index of `world.host_networks` to index of [`Context::documents`].
     pub document_of_network: HashMap<usize, usize>,
     /// Hosts by the name of the pool they go to.
@@ -152,6 +155,7 @@ impl<'w> Context<'w> {
             nodes: Vec::new(),
             node_labels: LabelIndex::default(),
             nodes_of_policy: Vec::new(),
+            policies_read: Vec::new(),
             document_of_network: HashMap::new(),
             hosts_of_pool: HashMap::new(),
             pools: BTreeMap::new(),
@@ -159,8 +163,13 @@ impl<'w> Context<'w> {
         context.join_hosts(findings);
         context.add_nodes();
         context.assign_pools(findings);
-        context.nodes_of_policy =
-            world.policies.iter().map(|policy| context.nodes_with(&policy.node_selector)).collect();
+        context.policies_read = world.policies.iter().map(|policy| context.read_policy(policy)).collect();
+        context.nodes_of_policy = world
+            .policies
+            .iter()
+            .zip(&context.policies_read)
+            .map(|(policy, read)| context.chosen(policy, read))
+            .collect();
         context
     }
 
@@ -323,6 +332,24 @@ impl<'w> Context<'w> {
             node.labels.get(key.as_str()) == Some(&value.as_str())
         };
         chosen.retain(|node| labels.iter().all(|label| has(&self.nodes[*node], label)));
+        chosen
+    }
+
+    fn read_policy(&self, policy: &Policy) -> Result<NetworkPolicy, PolicyError> {
+        let written = self.written(&policy.meta.id).map(Node::to_json);
+        NetworkPolicy::read(&written.unwrap_or_default())
+    }
+
+    /// Indexes of the nodes a policy chooses, by upstream's selector and by Kiln's.
+    fn chosen(&self, policy: &Policy, read: &Result<NetworkPolicy, PolicyError>) -> Vec<usize> {
+        let mut chosen = self.nodes_with(&policy.node_selector);
+        if let (Ok(read), true) = (read, policy.kiln.is_some()) {
+            chosen.retain(|node| {
+                let NodeView { name, labels, .. } = &self.nodes[*node];
+                let owned = |(key, value): (&&str, &&str)| ((*key).to_owned(), (*value).to_owned());
+                read.selector.matches(name, &labels.iter().map(owned).collect())
+            });
+        }
         chosen
     }
 

@@ -156,14 +156,17 @@ fn templates(context: &Context, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// What is wrong with a desired state whoever applies it. A policy changes a running node, so it may leave out what
+/// What is wrong with a desired state whoever applies it. A policy or a pool changes a running node, so it may leave out what
 /// a whole document must say: the other findings of the renderer are about documents that make keyfiles.
 const WRONG_ANYWHERE: [u16; 8] = [201, 212, 214, 217, 218, 225, 227, 232];
 
 /// Nothing upstream reads a desired state before the nodes do.
 fn desired_states(context: &Context, findings: &mut Vec<Diagnostic>) {
-    for policy in context.world.policies.iter().filter(|policy| policy.captures.is_empty()) {
-        let Some(desired) = &policy.desired else { continue };
+    // What templates stand for is known where a policy is composed for a node.
+    let plain = |desired: &&Node| !desired.to_json().to_string().contains("{{");
+    let policies = context.world.policies.iter().filter(|policy| policy.captures.is_empty());
+    let policies = policies.filter_map(|policy| policy.desired.as_ref()).filter(plain);
+    for desired in policies.chain(context.world.pools.iter().filter_map(|pool| pool.network.as_ref())) {
         let found = crate::nmstate::render(desired).diagnostics.into_iter();
         // nmstate refuses to render more than it refuses to read, and only the latter concerns a running node.
         let unreadable = || nmstate::NetworkState::new_from_json(&desired.to_json().to_string()).is_err();

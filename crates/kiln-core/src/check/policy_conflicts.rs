@@ -2,6 +2,8 @@
 //!
 //! Policies are applied one after the other on a node, in no promised order, and each re-applied at its own time: the
 //! last one wins, until the other comes again. Nodes that get the same policies are looked at once.
+//! Where `spec.kiln` gives one a higher priority, puts one after the other, or is written at all about name servers, Kiln applies
+//! them and there is no quarrel.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -92,7 +94,7 @@ fn fights(
             facts[*policy].iter().flat_map(|facts| &facts.interfaces).filter(|interface| !interface.name.contains("{{"))
         {
             let (other, node) = *first.entry(interface.name).or_insert((*policy, interface.node));
-            if other == *policy {
+            if other == *policy || priority(context, other) != priority(context, *policy) {
                 continue;
             }
             let Some((path, one, two)) = difference(node, interface.node, String::new()) else { continue };
@@ -129,6 +131,10 @@ fn fights(
     }
 }
 
+fn priority(context: &Context, policy: usize) -> i64 {
+    context.policies_read[policy].as_ref().map_or(0, |policy| policy.options.priority)
+}
+
 fn on(meeting: &Meeting) -> String {
     match meeting.nodes {
         0 => String::new(),
@@ -141,6 +147,9 @@ fn name_servers(context: &Context, meeting: &Meeting, told: &mut Told, findings:
     let mut speakers = meeting.policies.iter().filter_map(|policy| Some((policy, of(policy)?)));
     let Some((first, one)) = speakers.next() else { return };
     for (policy, two) in speakers {
+        if [first, policy].into_iter().any(|policy| context.world.policies[*policy].kiln.is_some()) {
+            continue;
+        }
         let Some((path, one, two)) = difference(one, two, String::new()) else { continue };
         if !told.insert((600, one.at, two.at)) {
             continue;
@@ -202,6 +211,12 @@ fn foundations(
                     continue;
                 };
                 let Some((other, node)) = made_by.get(name).filter(|(other, _)| other != policy) else { continue };
+                let follows = context.policies_read[*policy]
+                    .as_ref()
+                    .is_ok_and(|read| read.options.after.contains(&context.world.policies[*other].meta.id.name));
+                if follows {
+                    continue;
+                }
                 if !told.insert((605, below.at, node.at)) {
                     continue;
                 }

@@ -8,9 +8,30 @@ use super::words::{counted, listed, nearest};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ignition::Config;
 use crate::ignition::validate::validate;
+use crate::machine::rules::parse_rules;
 use crate::world::{Pool, PoolOrigin};
 
-pub(super) const RULES: &[Rule] = &[nodes_of_two_pools, configs_of_no_pool, ignition_configs, idle_settings];
+pub(super) const RULES: &[Rule] =
+    &[nodes_of_two_pools, configs_of_no_pool, ignition_configs, idle_settings, disruption_policies];
+
+fn disruption_policies(context: &Context, findings: &mut Vec<Diagnostic>) {
+    for policy in &context.world.disruption_policies {
+        let name = &policy.meta.id.name;
+        let Some(written) = &policy.policy else { continue };
+        let Err(mistakes) = parse_rules(&written.to_json()) else { continue };
+        for mistake in mistakes {
+            findings.push(
+                Diagnostic::new(
+                    Code(526),
+                    written.at,
+                    format!("the nodeDisruptionPolicy of MachineConfiguration `{name}` cannot be read: {mistake}"),
+                )
+                .cause("without rules that can be read, what is built in decides, and most files take a reboot")
+                .help("correct it; `kiln explain KLN0526` shows every field"),
+            );
+        }
+    }
+}
 
 fn nodes_of_two_pools(context: &Context, findings: &mut Vec<Diagnostic>) {
     let custom = |pool: &&Pool| {

@@ -21,6 +21,8 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::document::Node;
 use crate::source::Location;
 
+pub(crate) use systemd::UNIT_TYPES;
+
 const PATH: Code = Code(410);
 const DUPLICATE: Code = Code(418);
 

@@ -109,6 +109,8 @@ fn a_declared_pool_takes_what_its_selector_chooses() {
         cluster_name: None,
         release_image: None,
         max_unavailable: None,
+        network: None,
+        paused: None,
         node_labels: Default::default(),
         node_taints: Vec::new(),
         ignition: None,

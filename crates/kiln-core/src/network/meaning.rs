@@ -16,7 +16,7 @@ const CONNECTION_KEYS: [(&str, &str); 3] =
     [("slave-type", "port-type"), ("master", "controller"), ("autoconnect-slaves", "autoconnect-ports")];
 
 /// The name of a group that all its spellings share.
-pub(super) fn group_name(group: &str) -> &str {
+pub(crate) fn group_name(group: &str) -> &str {
     GROUPS.iter().find(|(old, _)| *old == group).map_or(group, |(_, new)| new)
 }
 
@@ -27,7 +27,7 @@ pub(super) fn key_name<'a>(group: &str, key: &'a str) -> &'a str {
 }
 
 /// Where a keyfile has the key that another one spells so, if it has it.
-pub(super) fn find(keyfile: &Keyfile, group: &str, key: &str) -> Option<(String, String)> {
+pub(crate) fn find(keyfile: &Keyfile, group: &str, key: &str) -> Option<(String, String)> {
     let groups = keyfile.groups().filter(|candidate| group_name(candidate) == group_name(group));
     groups.into_iter().find_map(|candidate| {
         let found = keyfile.keys(candidate).find(|found| key_name(candidate, found) == key_name(group, key))?;

@@ -43,6 +43,11 @@ pub fn capture(files: &[ConnectionFile]) -> Captured {
     Captured { keyfiles, document: to_yaml(&document), diagnostics }
 }
 
+/// What profiles say, as a document. What nmstate has no words for is left out.
+pub(crate) fn describe_profiles(files: &[ConnectionFile]) -> Value {
+    document(files, &mut Vec::new())
+}
+
 /// Everything that is gathered over all profiles.
 #[derive(Default)]
 struct Gathered {

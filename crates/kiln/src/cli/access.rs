@@ -5,20 +5,24 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use anyhow::anyhow;
 use axum::http::Request;
 use clap::{Args, Subcommand, ValueEnum};
-use kiln_apiserver::identity::{ADMINISTRATORS, VIEWERS};
+use kiln_apiserver::identity::{ADMINISTRATORS, AUTHENTICATED, Identity, VIEWERS};
 use kiln_core::document::emit::to_yaml;
 use kube::Client;
+use kube::api::{Api, DynamicObject};
 use serde_json::{Value, json};
 
 use super::image::output_file::{Existing, OutputFile, Readers};
 use super::output::{self, Failure};
 use super::status::connection::Connection;
 use super::{Outcome, PrintFormat};
+use crate::hub::controllers::kinds::HOST;
 use crate::hub::kubeconfig;
+use crate::hub::policy::host_identity;
 
 /// Seconds of a day.
 const DAY: u64 = 24 * 3600;
@@ -41,16 +45,46 @@ enum Role {
     Viewer,
     /// Everything.
     Admin,
+    /// What one machine may do: read its own Host and write its status.
+    Host,
+}
+
+/// The Host an identity is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct HostName {
+    namespace: String,
+    name: String,
+}
+
+impl FromStr for HostName {
+    type Err = String;
+
+    /// A colon would make the user another host's, so only letters that names of objects have are taken.
+    fn from_str(text: &str) -> Result<HostName, String> {
+        let is_name = |part: &str| {
+            !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c))
+        };
+        match text.split_once('/') {
+            Some((namespace, name)) if is_name(namespace) && is_name(name) => {
+                Ok(HostName { namespace: namespace.into(), name: name.into() })
+            }
+            _ => Err("NAMESPACE/NAME of a Host is wanted, as in lab/worker-7".into()),
+        }
+    }
 }
 
 /// What `kiln access grant` takes.
 #[derive(Debug, Args)]
 pub struct GrantArgs {
-    /// The name that stands in the audit log
-    user: String,
+    /// The name that stands in the audit log; a host is called after its object
+    #[arg(required_unless_present = "host", conflicts_with = "host")]
+    user: Option<String>,
     /// What they may do
     #[arg(long, value_enum, default_value = "viewer")]
     role: Role,
+    /// With `--role host`: which Host the identity is for
+    #[arg(long, value_name = "NAMESPACE/NAME", required_if_eq("role", "host"))]
+    host: Option<HostName>,
     /// For how many days; 0 means until it is taken back
     #[arg(long, value_name = "DAYS", default_value = "30", value_parser = clap::value_parser!(u64).range(..=3650))]
     days: u64,
@@ -100,25 +134,49 @@ fn grant(args: &GrantArgs) -> Result<(), Failure> {
     let existing = if args.force { Existing::Replace } else { Existing::Keep };
     // Before the token is made: one that cannot be written is lost.
     let file = OutputFile::create(&args.out, existing, Readers::Owner)?;
-    let group = match args.role {
-        Role::Viewer => VIEWERS,
-        Role::Admin => ADMINISTRATORS,
-    };
-    let mut wish = json!({"user": args.user, "groups": [group]});
+    let identity = identity(args)?;
+    // The server adds the group of everybody.
+    let groups: Vec<&String> = identity.groups.iter().filter(|group| *group != AUTHENTICATED).collect();
+    let mut wish = json!({"user": identity.user, "groups": groups});
     if args.days > 0 {
         wish["lifetimeSeconds"] = (args.days * DAY).into();
     }
-    let (granted, address) = args
-        .connection
-        .block_on_address(async |client, address| Ok((ask(&client, "POST", "/tokens", &wish).await?, address)))?;
+    let (granted, address) = args.connection.block_on_address(async |client, address| {
+        if let Some(host) = &args.host {
+            look_for(&client, host).await?;
+        }
+        Ok((ask(&client, "POST", "/tokens", &wish).await?, address))
+    })?;
     let text = |key: &str| granted[key].as_str().unwrap_or_default();
     let authorities = String::from_utf8(address.authorities.unwrap_or_default()).unwrap_or_default();
-    let config = kubeconfig::render_with_token(&address.url, &authorities, &args.user, text("token"));
+    let config = kubeconfig::render_with_token(&address.url, &authorities, &identity.user, text("token"));
     file.file().write_all(config.as_bytes())?;
     file.finish()?;
     let until = granted["expires"].as_str().map_or_else(|| "it is revoked".to_owned(), str::to_owned);
-    output::print(&format!("{}: {} for {} until {until}\n", args.out.display(), text("id"), args.user))?;
+    output::print(&format!("{}: {} for {} until {until}\n", args.out.display(), text("id"), identity.user))?;
     Ok(())
+}
+
+fn identity(args: &GrantArgs) -> Result<Identity, Failure> {
+    let user = args.user.as_deref().unwrap_or_default();
+    match (args.role, &args.host) {
+        (Role::Viewer, None) => Ok(Identity::member(user, VIEWERS)),
+        (Role::Admin, None) => Ok(Identity::member(user, ADMINISTRATORS)),
+        (Role::Host, Some(HostName { namespace, name })) => Ok(host_identity(namespace, name)),
+        _ => Err(Failure::refused(anyhow!("--host names the Host of `--role host`, and goes with no other role"))),
+    }
+}
+
+/// Refuses a Host that is not there: whoever gets that name later would share it with the one who was let in today.
+async fn look_for(client: &Client, HostName { namespace, name }: &HostName) -> Result<(), Failure> {
+    let hosts: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &HOST.resource());
+    match hosts.get_opt(name).await {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => {
+            Err(Failure::refused(anyhow!("there is no Host {namespace}/{name}; `kiln status` shows those there are")))
+        }
+        Err(error) => Err(Failure::Failed(anyhow!(error).context("the hub did not show the Host"))),
+    }
 }
 
 fn list(args: &ListArgs) -> Result<(), Failure> {

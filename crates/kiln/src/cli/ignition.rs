@@ -118,8 +118,11 @@ pub struct PointerArgs {
 #[derive(Debug, Args)]
 pub struct RenderArgs {
     /// Files and folders with MachineConfigs and pools
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required_unless_present = "overlay", value_name = "PATH")]
     paths: Vec<PathBuf>,
+    /// Print a MachineConfig that keeps profiles written at run time in memory: a reboot returns to what MachineConfigs own
+    #[arg(long, conflicts_with = "paths")]
+    overlay: bool,
     /// The pool to render
     #[arg(long, default_value = "worker", value_name = "NAME")]
     pool: String,

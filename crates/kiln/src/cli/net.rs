@@ -10,6 +10,7 @@ mod capture;
 mod diff;
 pub(super) mod keyfile_dir;
 mod merge;
+mod preview;
 pub(super) mod render;
 
 /// The verbs of `kiln net`.
@@ -30,6 +31,10 @@ pub enum NetCommand {
     Diff(DiffArgs),
     /// Turn a configured machine's profiles into clean keyfiles or nmstate YAML
     Capture(CaptureArgs),
+    /// Show what NodeNetworkConfigurationPolicies would change on each node, how much it disturbs and what could go wrong
+    ///
+    /// The states of the nodes come from files, else from the hub. Nothing is written. Exit code 1 when a policy is refused on a node.
+    Preview(preview::PreviewArgs),
 }
 
 /// What `kiln net render` takes.
@@ -94,5 +99,6 @@ pub fn run(command: &NetCommand) -> Result<Outcome, Failure> {
         NetCommand::Merge(args) => merge::run(args),
         NetCommand::Diff(args) => diff::run(args),
         NetCommand::Capture(args) => capture::run(args),
+        NetCommand::Preview(args) => preview::run(args),
     }
 }

@@ -22,6 +22,7 @@ use crate::hub::pools::held::annotation;
 use crate::hub::timeline::{now, render_time};
 use stored::{Detail, Target, Token};
 
+mod agent;
 pub(super) mod issue;
 pub(super) mod stored;
 
@@ -34,6 +35,8 @@ pub enum TokenCommand {
     Revoke(RevokeArgs),
     /// Make a new token; a pool's old one stays valid for machines that boot just now
     Rotate(RotateArgs),
+    /// Write the token with which the agent on a host's node speaks to the hub
+    Agent(agent::AgentArgs),
 }
 
 /// What `kiln token list` takes.
@@ -76,6 +79,7 @@ pub fn run(command: &TokenCommand) -> Result<Outcome, Failure> {
         TokenCommand::List(args) => list(args)?,
         TokenCommand::Revoke(args) => args.connection.block_on(async |client| revoke(&client, &args.name).await)?,
         TokenCommand::Rotate(args) => rotate(args)?,
+        TokenCommand::Agent(args) => agent::run(args)?,
     }
     Ok(Outcome::Done)
 }

@@ -11,7 +11,8 @@
 //! **Bounded, too:** so many objects are judged at once and in a second ([`Allowance`]). Whoever writes more (ten thousand
 //! hosts) is told no more than what is refused; the findings come as conditions, where a kind has any.
 //!
-//! The contents of Secrets do not reach this place: [`WorldCache`] keeps none.
+//! Which objects have to do with each other is remembered here; what they say is read from the store when it is asked for.
+//! Of Secrets that is no contents: [`document`] has none.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,14 +23,14 @@ use kiln_apiserver::Server;
 use kiln_apiserver::admission::{Admission, Review, Verdict, aside};
 use kiln_apiserver::error::Cause;
 use kiln_apiserver::registry::Registry;
-use kiln_apiserver::store::EventKind;
+use kiln_apiserver::store::{EventKind, Key};
 use kiln_core::diagnostic::{Code, Diagnostic, Severity};
 use serde_json::Value;
 
 use allowance::Allowance;
 
 use super::world::neighbours::{FROM_THE_WHOLE, Neighbours};
-use super::world::{JudgedWorld, ObjectKey, Selection, WorldCache, document};
+use super::world::{JudgedWorld, ObjectKey, Selection, document};
 
 mod allowance;
 
@@ -60,7 +61,6 @@ pub struct Rules {
 /// What is stored, kept up to date.
 #[derive(Debug, Default)]
 struct Known {
-    cache: WorldCache,
     neighbours: Neighbours,
     /// Which collections are read, and up to which revision.
     cursors: HashMap<Arc<str>, u64>,
@@ -120,8 +120,8 @@ impl Rules {
         }
         let alone = self.whole.try_lock();
         let is_alone = !matches!(alone, Err(TryLockError::WouldBlock));
-        let (selection, whole) = self.lock().select(review, &own, text, is_alone);
-        let selection = selection.with(own.clone(), text);
+        let (keys, whole) = self.lock().select(review, &own, text, is_alone);
+        let selection = read_selection(review.server, keys).with(own.clone(), text);
         let judged = if selection.len() > QUICK { aside(|| selection.judge()) } else { selection.judge() };
         let believed = |finding: &&Diagnostic| whole || !FROM_THE_WHOLE.contains(&finding.code);
         let (refusing, rest): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
@@ -152,12 +152,12 @@ fn refused<'a>(findings: impl Iterator<Item = &'a Diagnostic>) -> Verdict {
 
 impl Known {
     /// The objects to judge one with, and whether these are all.
-    fn select(&mut self, review: &Review<'_>, own: &ObjectKey, text: &str, alone: bool) -> (Selection, bool) {
+    fn select(&mut self, review: &Review<'_>, own: &ObjectKey, text: &str, alone: bool) -> (Vec<ObjectKey>, bool) {
         self.catch_up(review.server);
-        if alone && self.cache.len() <= WHOLE {
-            return (self.cache.select(self.cache.keys()), true);
+        if alone && self.neighbours.len() <= WHOLE {
+            return (self.neighbours.all(), true);
         }
-        (self.cache.select(self.neighbours.of(own, text)), false)
+        (self.neighbours.of(own, text).into_iter().cloned().collect(), false)
     }
 
     fn catch_up(&mut self, server: &Server) {
@@ -183,7 +183,7 @@ impl Known {
     /// Too much happened since the last time. Only beginning anew forgets what was deleted meanwhile.
     fn begin_anew(&mut self, server: &Server) {
         let collections: Vec<Arc<str>> = self.cursors.keys().cloned().collect();
-        (self.cache, self.neighbours) = Default::default();
+        self.neighbours = Neighbours::default();
         for collection in &collections {
             self.read_all(server, collection);
         }
@@ -213,11 +213,20 @@ impl Known {
     }
 
     fn take(&mut self, object: &Value, exists: bool) {
-        let key = ObjectKey::of(object);
-        if self.cache.update(key.clone(), exists.then_some(object)) {
-            self.neighbours.update(&key, self.cache.text(&key));
-        }
+        let text = if exists { document(object) } else { None };
+        self.neighbours.update(&ObjectKey::of(object), text.as_deref());
     }
+}
+
+/// Objects as they are stored now; one that is gone meanwhile is not among them.
+fn read_selection(server: &Server, keys: Vec<ObjectKey>) -> Selection {
+    let (snapshot, registry) = (server.snapshot(), server.registry());
+    let read = |key: &ObjectKey| {
+        let resource = registry.all().find(|resource| resource.group == key.group && resource.kind == key.kind)?;
+        let stored = snapshot.get(&Key::new(&resource.collection, &key.namespace, &key.name))?;
+        document(&stored.value())
+    };
+    keys.into_iter().filter_map(|key| read(&key).map(|text| (key, text))).collect()
 }
 
 /// The findings whose place is in the object's own document, also inside texts it carries.
@@ -235,7 +244,7 @@ fn about<'a>(judged: &'a JudgedWorld, own: &ObjectKey) -> impl Iterator<Item = &
 ///
 /// Wrong types and missing fields are refused by every schema, bad names and selectors of a policy by its admission
 /// policy, and BMC address, boot MAC address and device name of a BareMetalHost by its webhook. Kiln's own kinds are
-/// refused whatever cannot be read of them. A text that is carried (a manifest in a ConfigMap, Ignition JSON) is
+/// refused whatever cannot be read of them, and so is what they add to a policy. A text that is carried (a manifest in a ConfigMap, Ignition JSON) is
 /// nobody's business in the API.
 fn is_refused(own: &ObjectKey, finding: &Diagnostic, judged: &JudgedWorld) -> bool {
     let carried = finding.at.is_some_and(|at| judged.sources.file(at.file).within.is_some());
@@ -248,7 +257,7 @@ fn is_refused(own: &ObjectKey, finding: &Diagnostic, judged: &JudgedWorld) -> bo
         (_, Code(0060..=0065)) if own.group == kiln_api::NATIVE_GROUP => true,
         ("BareMetalHost", Code(0321 | 0326)) => true,
         ("BareMetalHost", Code(0327)) => field.ends_with("deviceName"),
-        ("NodeNetworkConfigurationPolicy", Code(0602 | 0603)) => true,
+        ("NodeNetworkConfigurationPolicy", Code(0602 | 0603 | 0609)) => true,
         _ => false,
     }
 }

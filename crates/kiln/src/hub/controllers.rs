@@ -29,12 +29,14 @@ use tower::ServiceExt;
 
 use super::approval::{self, Approver};
 use super::lease::{Contender, Terms};
+use super::machines;
 use super::mirror::{StatusPatch, host_errors, plan_status};
+use super::network;
 use super::pools::report::PoolReports;
 use super::pools::{self, Desk, Settings};
 use super::timeline::now;
 use cache::{Cache, Change};
-use execute::{execute_objects, execute_statuses};
+use execute::{execute_objects, execute_with_findings};
 use figures::Figures;
 use kinds::WATCHED;
 use looking::look;
@@ -46,7 +48,7 @@ pub mod difference;
 pub(super) mod execute;
 pub mod figures;
 pub mod kinds;
-mod looking;
+pub(super) mod looking;
 pub mod observe;
 pub mod plan_objects;
 pub mod summary;
@@ -168,7 +170,10 @@ pub fn in_process(router: Router, user: &str) -> Client {
 /// Runs the controllers over the embedded API until it stops.
 pub async fn run_embedded(server: Arc<Server>, settings: Settings) {
     let client = in_process(router(Arc::clone(&server)), "system:kiln:controllers");
-    run_with(client, Pace::default(), settings, server.stopping()).await;
+    let figures = Arc::new(Figures::default());
+    let (network, machines) = (Arc::clone(&figures.network), Arc::clone(&figures.machines));
+    server.add_figures(move || network.render() + &machines.render());
+    run_telling(client, Pace::default(), settings, server.stopping(), figures).await;
 }
 
 /// The Lease by which replicas elect their leader, in the namespace the client works in.
@@ -236,8 +241,15 @@ async fn run_telling(
         watches.spawn(watching::observe_kind(client.clone(), watched, Arc::clone(&shared), Arc::clone(&figures)));
     }
     let mut stopping = stop;
+    let seen = Arc::new(network::seen::Shared::default());
+    let clock = Arc::clone(&settings.clock);
+    let networks = network::run(client.clone(), Arc::clone(&seen), clock, Arc::clone(&figures.network));
+    let told = Arc::clone(&figures.machines);
+    let running = machines::run(client.clone(), Arc::clone(&shared), seen, settings.clone(), told);
     tokio::select! {
         () = control(&client, pace, &shared) => {}
+        () = networks => {}
+        () = running => {}
         () = pools::run(client.clone(), Arc::clone(&shared), settings) => {}
         ended = watches.join_next() => {
             // A watch never ends by itself.
@@ -277,7 +289,13 @@ async fn control(client: &Client, pace: Pace, shared: &Arc<Shared>) {
         let looked = began.elapsed();
         let planned = (objects.len(), statuses.len());
         let made = execute_objects(client, objects).await;
-        let written = execute_statuses(client, statuses).await;
+        let (written, without) = execute_with_findings(client, statuses).await;
+        for kind in without.into_iter().filter(|kind| shared.lock().cache.without_findings.insert(kind)) {
+            tracing::info!(
+                kind,
+                "the definition of this kind has no room for conditions: findings are not written to it"
+            );
+        }
         if planned != (0, 0) {
             tracing::debug!(?judged, took = ?began.elapsed(), ?made, ?written, "looked at the world");
         }

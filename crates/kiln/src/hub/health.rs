@@ -242,7 +242,7 @@ fn must_write(member: &Member, health: &Health) -> bool {
     }
     let same = stands.is_some_and(|(truth, reason, message)| {
         (truth.as_str(), reason.as_str(), message.as_str())
-            == (wished.truth.name(), wished.reason, wished.message.as_str())
+            == (wished.truth.name(), &*wished.reason, wished.message.as_str())
     });
     let done = *health == Health::Healthy && !member.host.wanted.is_null();
     !same || done || matches!(health, Health::Repair { .. }) || repair::is_under_way(&member.host)

@@ -12,21 +12,23 @@ use kiln_core::diagnostic::{ObjectId, Severity};
 use kiln_core::timeline::{Moment, Stage, Timeline};
 use serde_json::{Value, json};
 
-use super::controllers::cache::{Cache, Item};
+use super::controllers::cache::{Cache, HostStatus, Item};
 use super::controllers::difference::diff_merge;
 use super::controllers::kinds::{Use, WATCHED, Watched};
 use super::controllers::observe::observations;
 use super::controllers::summary::{Finding, HostFacts, Summary};
+use super::machines::records::MachineRecord;
 use super::pools::report::OutOfService;
 
 mod bare_metal_host;
 mod condition;
 mod discovery;
+mod findings;
 mod host;
-mod policy;
 mod pools;
 
 pub use condition::{Condition, Truth, render_conditions};
+pub use findings::{FINDINGS, holds_findings};
 
 /// The stages something in this hub carries out or witnesses. Later controllers and endpoints add theirs.
 pub const DRIVEN: &[Stage] = &[
@@ -62,6 +64,8 @@ pub struct HostView<'a> {
     pub timeline: Timeline,
     /// The payload it fetched, if that is known.
     pub fetched: Option<Box<str>>,
+    /// How far it is with its files and units since.
+    pub machine: MachineRecord,
 }
 
 /// What the statuses are worked out from.
@@ -87,14 +91,15 @@ impl<'a> View<'a> {
         let observed = observations(summary, cache);
         let hosts = summary.hosts.iter().zip(observed).map(|(facts, observed)| {
             let written = cache.get("Host", &facts.id.namespace, &facts.id.name);
-            let (mut timeline, fetched) = written.map(Item::timeline_and_payload).unwrap_or_default();
+            let HostStatus { mut timeline, payload: fetched, machine } =
+                written.map(Item::host_status).unwrap_or_default();
             for entry in observed {
                 timeline.merge(entry);
             }
             let ids = std::iter::once(&facts.id).chain(&facts.networks);
             let mut findings: Vec<&Finding> = ids.flat_map(|id| findings_of(summary, id)).collect();
             findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-            HostView { facts, findings, timeline, fetched }
+            HostView { facts, findings, timeline, fetched, machine }
         });
         let hosts: Vec<HostView> = hosts.collect();
         let by_id = summary.hosts.iter().enumerate().map(|(index, host)| (&host.id, index)).collect();
@@ -170,26 +175,32 @@ pub fn error_text<'a>(findings: impl Iterator<Item = &'a Finding>) -> Option<Str
 pub fn plan_status(summary: &Summary, cache: &Cache, now: Moment) -> Vec<StatusPatch> {
     let view = View::new(summary, cache, now);
     let mut patches = Vec::new();
-    for watched in WATCHED.iter().filter(|watched| is_written(watched)) {
+    for watched in WATCHED.iter().filter(|watched| watched.has_written_status()) {
         for ((namespace, name), item) in cache.of_kind(watched.kind) {
             let foreign = item.foreign_status && watched.use_ != Use::Own;
-            if foreign || item.deleting {
+            // Nobody would keep the condition right any more that was written before somebody else came.
+            let outdated = foreign && item.has_findings && watched.use_ == Use::Checked;
+            if item.deleting || (foreign && !outdated) {
                 continue;
             }
             let id = ObjectId { kind: watched.kind.into(), namespace: namespace.clone(), name: name.clone() };
+            // Most objects of such a kind have nothing to be told, and there may be ten thousand.
+            if watched.use_ == Use::Checked && !item.has_findings && view.findings(&id).is_empty() {
+                continue;
+            }
             let value = item.value();
             let object = Object { id, item, spec: &value["spec"], status: &value["status"] };
-            let Some(wanted) = status(&view, &object) else { continue };
+            let wanted = match outdated {
+                true => Some(findings::without(object.status)),
+                false => findings::add(&view, &object, watched, status(&view, &object)),
+            };
+            let Some(wanted) = wanted else { continue };
             let Some(patch) = diff_merge(&known_part(object.status, &wanted), &wanted) else { continue };
             let patch = json!({"metadata": {"resourceVersion": item.revision}, "status": patch});
             patches.push(StatusPatch { kind: watched, namespace: namespace.clone(), name: name.clone(), patch });
         }
     }
     patches
-}
-
-fn is_written(watched: &Watched) -> bool {
-    matches!(watched.use_, Use::Own | Use::Mirrored | Use::MirroredEvidence)
 }
 
 /// An object whose status is worked out.
@@ -214,7 +225,7 @@ fn status(view: &View, object: &Object) -> Option<Value> {
         "NodePool" => Some(pools::node_pool(view, object)),
         "MachineConfigPool" => Some(pools::machine_config_pool(view, object)),
         "Pool" => Some(pools::pool(view, object)),
-        "NodeNetworkConfigurationPolicy" => Some(policy::status(view, object)),
+        // `NodeNetworkConfigurationPolicy`: what became of it is known by `hub::network`, which leaves our condition there.
         "Site" | "Image" => Some(host::plain_status(view, object)),
         _ => None,
     }

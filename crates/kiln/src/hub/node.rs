@@ -1,4 +1,5 @@
-//! What machines ask the hub for before they are nodes, `/ignition` and `/config/POOL`, and what they tell it: `/beacon`.
+//! What machines ask the hub for before they are nodes, `/ignition` and `/config/POOL`, what they tell it, `/beacon`, and what
+//! the agents on running nodes ask and tell: `/agent/v1/network`, `/agent/v1/machine`.
 //!
 //! ```text
 //! Secrets of the API -> watch -> table -> fetch: recognise, judge, compose, use up -> bytes
@@ -17,6 +18,8 @@
 //! | [`fetch`] | one fetch |
 //! | [`paths`] | paths, headers and status codes |
 //! | [`beacon`] | what a machine says about its boot |
+//! | [`agent`] | what a running node's network shall be, and what became of it |
+//! | [`machine`] | the same for its files and units |
 //! | [`witness`] | what is written to Hosts and tokens |
 //! | [`listener`] | TLS |
 
@@ -37,6 +40,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::pools::Endpoint;
 use super::timeline::now;
+use agent::Agents;
 use beacon::Beacons;
 use fetch::Denied;
 use figures::{Figures, Outcome};
@@ -44,11 +48,13 @@ use prepared::Unusable;
 use table::{Overlay, Payload, Table};
 use witness::Testimony;
 
+pub mod agent;
 pub mod beacon;
 mod body;
 pub mod fetch;
 pub mod figures;
 pub mod listener;
+pub mod machine;
 pub mod paths;
 pub mod prepared;
 pub mod table;
@@ -68,6 +74,8 @@ pub struct NodeLimits {
     pub pool_tokens: Rate,
     /// Reports of one host about its boot.
     pub reports: Rate,
+    /// Requests of one host's agent.
+    pub agents: Rate,
     /// Bytes of composed configs that are kept for a retry.
     pub composed_bytes: usize,
     /// Configs that are composed the slow way at a time.
@@ -81,6 +89,8 @@ impl Default for NodeLimits {
             host_token: Rate { per_second: 5, burst: 50 },
             pool_tokens: Rate { per_second: 10_000, burst: 20_000 },
             reports: Rate { per_second: 1, burst: 20 },
+            // An agent that proves a change asks ten times a second, and for each port that the hub must reach twice.
+            agents: Rate { per_second: 30, burst: 100 },
             composed_bytes: 32 << 20,
             composing: 2,
         }
@@ -105,6 +115,7 @@ pub struct NodeEndpoint {
     pool_tokens: RateLimiter,
     alarms: RateLimiter,
     beacons: Beacons,
+    agents: Agents,
     composing: Semaphore,
     composed: Mutex<Composed>,
     tell: mpsc::Sender<Testimony>,
@@ -142,6 +153,7 @@ impl NodeEndpoint {
             pool_tokens: RateLimiter::new(limits.pool_tokens),
             alarms: RateLimiter::new(ALARMS),
             beacons: Beacons::new(limits.reports, limits.strangers),
+            agents: Agents::new(limits.agents, limits.strangers),
             composing: Semaphore::new(limits.composing.max(1)),
             composed: Mutex::new(Composed { most: limits.composed_bytes, held: 0, bodies: VecDeque::new() }),
             tell,
@@ -162,8 +174,10 @@ impl NodeEndpoint {
         tokio::select! {
             () = watching::observe_secrets(Arc::clone(&self)) => tracing::error!("the watch of the node endpoints ended"),
             () = beacon::key::keep(&self.client, &self.beacons) => {}
+            () = agent::table::observe(&self.client, &self.agents) => tracing::error!("a watch for agents ended"),
             _ = stop.wait_for(|stop| *stop) => {}
         }
+        self.agents.end();
         let deadline = Instant::now() + LAST_WRITES;
         let mut quiet = Instant::now();
         while Instant::now() < deadline && quiet.elapsed() < QUIET {
@@ -190,6 +204,7 @@ impl NodeEndpoint {
         let reports = &self.beacons.outcomes;
         self.figures.render(counts, self.check().is_ok())
             + &reports.render("kiln_beacon_reports_total", "Reports of machines about their boot by outcome.")
+            + &self.agents.render()
     }
 
     /// Whether there is a key for the tokens that hosts report with.

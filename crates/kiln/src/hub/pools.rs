@@ -37,6 +37,7 @@ use super::controllers::execute::execute_objects;
 use super::controllers::plan_objects::ObjectChange;
 use super::controllers::{Shared, kinds};
 use super::health::repair::keep_off_no_more;
+use super::machines::wish::Wishes;
 use held::Held;
 use plan::{Planned, Situation, plan_secrets};
 use release::Release;
@@ -135,6 +136,8 @@ pub(crate) struct Desk {
     looked_for_bases: Notify,
     /// One of our Secrets changed.
     pub(super) stored_changed: Notify,
+    /// What running nodes shall have may be something else.
+    pub(super) provided: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -176,6 +179,7 @@ impl Desk {
     /// Takes what a look at the world gave.
     pub(crate) fn put_provision(&self, provision: Provision) {
         self.lock().provision = Some(Arc::new(provision));
+        self.provided.notify_one();
     }
 
     /// Something was looked at: the world, or only what was observed.
@@ -188,7 +192,15 @@ impl Desk {
     pub(super) fn update_held(&self, change: impl FnOnce(&mut Held) -> bool) {
         if change(&mut self.lock().held) {
             self.stored_changed.notify_one();
+            self.provided.notify_one();
         }
+    }
+
+    /// What running nodes shall have. None before everything was read once.
+    pub(super) fn wishes(&self, now: Moment) -> Option<Wishes> {
+        let state = self.lock();
+        let provision = state.provision.as_ref().filter(|_| state.held.is_listed())?;
+        Some(Wishes::of(provision, &state.held, now))
     }
 }
 

@@ -12,10 +12,11 @@
 //! **Invariant:** the contents of a Secret never enter the cache. Of each value only what a rule asks about is kept:
 //! whether it is empty and whether it is a registry's credentials.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use kiln_apiserver::packed::{Packed, Sample};
 use kiln_core::check::check;
 use kiln_core::diagnostic::{Diagnostic, ObjectId, attribute};
 use kiln_core::document::Node;
@@ -94,13 +95,21 @@ impl JudgedWorld {
 /// The objects that say something, each reduced to what is read. A clone costs nothing and shares what stays the same.
 #[derive(Debug, Clone, Default)]
 pub struct WorldCache {
-    documents: RedBlackTreeMapSync<ObjectKey, Arc<str>>,
+    documents: RedBlackTreeMapSync<ObjectKey, Packed>,
+    /// What the documents of each kind are packed by.
+    samples: HashMap<String, Sample>,
 }
 
 /// Some of the objects, to be judged elsewhere while the cache goes on.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    documents: Vec<(ObjectKey, Arc<str>)>,
+    documents: Vec<(ObjectKey, String)>,
+}
+
+impl FromIterator<(ObjectKey, String)> for Selection {
+    fn from_iter<T: IntoIterator<Item = (ObjectKey, String)>>(documents: T) -> Selection {
+        Selection { documents: documents.into_iter().collect() }
+    }
 }
 
 impl Selection {
@@ -118,14 +127,14 @@ impl Selection {
 
     /// Their world, and what cannot be read of it.
     pub(super) fn read(&self) -> JudgedWorld {
-        let (world, sources, mut findings) = build(self.documents.iter().map(|(key, text)| (key, &**text)));
+        let (world, sources, mut findings) = build(self.documents.iter().cloned());
         attribute(&mut findings, &world.objects, &sources);
         JudgedWorld { world, sources, findings }
     }
 
     /// Their world, and what is to be said about it.
     pub fn judge(&self) -> JudgedWorld {
-        judge(self.documents.iter().map(|(key, text)| (key, &**text)))
+        judge(self.documents.iter().cloned())
     }
 }
 
@@ -133,9 +142,13 @@ impl WorldCache {
     /// Takes the newest state of an object, or forgets it. Says whether the world may have changed by it.
     pub fn update(&mut self, key: ObjectKey, object: Option<&Value>) -> bool {
         let Some(text) = object.and_then(document) else { return self.documents.remove_mut(&key) };
-        let changed = self.documents.get(&key).is_none_or(|known| **known != *text);
+        let changed = self.documents.get(&key).is_none_or(|known| *known != *text.as_bytes());
         if changed {
-            self.documents.insert_mut(key, text.into());
+            let packed = match self.samples.get_mut(&key.kind) {
+                Some(sample) => sample.pack(text.as_bytes()),
+                None => self.samples.entry(key.kind.clone()).or_default().pack(text.as_bytes()),
+            };
+            self.documents.insert_mut(key, packed);
         }
         changed
     }
@@ -162,12 +175,12 @@ impl WorldCache {
 
     /// The world of all objects, and what is to be said about it.
     pub fn judge(&self) -> JudgedWorld {
-        judge(self.documents.iter().map(|(key, text)| (key, &**text)))
+        judge(self.texts())
     }
 
     /// The same, together with what must be held ready for its nodes.
     pub fn judge_with(&self, inputs: Inputs<'_>) -> (JudgedWorld, Provision) {
-        let (world, sources, mut findings) = build(self.documents.iter().map(|(key, text)| (key, &**text)));
+        let (world, sources, mut findings) = build(self.texts());
         let (found, provision) = kiln_core::provision::judge(&world, inputs);
         findings.extend(found);
         attribute(&mut findings, &world.objects, &sources);
@@ -177,28 +190,21 @@ impl WorldCache {
 
     /// The world of all objects, and what could not be read of it.
     pub fn build(&self) -> (World, Vec<Diagnostic>) {
-        let (world, _, findings) = build(self.documents.iter().map(|(key, text)| (key, &**text)));
+        let (world, _, findings) = build(self.texts());
         (world, findings)
     }
 
-    /// Some of the objects.
-    pub fn select<'a>(&self, keys: impl IntoIterator<Item = &'a ObjectKey>) -> Selection {
-        let found = |key: &ObjectKey| Some((key.clone(), Arc::clone(self.documents.get(key)?)));
-        Selection { documents: keys.into_iter().filter_map(found).collect() }
-    }
-
-    /// The text of an object as the rules read it.
-    pub fn text(&self, key: &ObjectKey) -> Option<&str> {
-        self.documents.get(key).map(|text| &**text)
-    }
-
-    /// Every object.
-    pub fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
-        self.documents.keys()
+    fn texts(&self) -> impl Iterator<Item = (ObjectKey, String)> {
+        self.documents.iter().map(|(key, packed)| (key.clone(), unpack(packed)))
     }
 }
 
-fn judge<'a>(documents: impl Iterator<Item = (&'a ObjectKey, &'a str)>) -> JudgedWorld {
+/// Only texts were packed.
+fn unpack(packed: &Packed) -> String {
+    String::from_utf8(packed.text().into_owned()).unwrap_or_default()
+}
+
+fn judge(documents: impl Iterator<Item = (ObjectKey, String)>) -> JudgedWorld {
     let (world, sources, mut findings) = build(documents);
     findings.extend(check(&world));
     attribute(&mut findings, &world.objects, &sources);
@@ -206,7 +212,7 @@ fn judge<'a>(documents: impl Iterator<Item = (&'a ObjectKey, &'a str)>) -> Judge
     JudgedWorld { world, sources, findings }
 }
 
-fn build<'a>(documents: impl Iterator<Item = (&'a ObjectKey, &'a str)>) -> (World, SourceMap, Vec<Diagnostic>) {
+fn build(documents: impl Iterator<Item = (ObjectKey, String)>) -> (World, SourceMap, Vec<Diagnostic>) {
     let (mut sources, mut findings) = (SourceMap::default(), Vec::new());
     let nodes: Vec<Node> = documents
         .filter_map(|(key, text)| {

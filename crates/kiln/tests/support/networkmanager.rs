@@ -110,7 +110,7 @@ impl Machine<'_> {
         }
         let work = WorkFolder::new();
         self.prepare(&work.0);
-        let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/networkmanager.sh"));
+        let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../kiln/tests/support/networkmanager.sh"));
         command.arg(&work.0).args(self.nics.iter().map(|(name, mac)| format!("{name}={mac}")));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();

@@ -223,7 +223,7 @@ pub async fn send(
 }
 
 pub async fn until(what: &str, wished: impl AsyncFn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(90);
     while !wished().await {
         assert!(Instant::now() < deadline, "{what} did not come about");
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -71,6 +71,11 @@ pub struct Vm {
 impl Vm {
     /// Boots a disk with these kernel arguments. `folder` is for its sockets and is not shared.
     pub fn boot(bed: &Bed, disk: &Path, arguments: &str, trunk: &Trunk, folder: &Path) -> Vm {
+        Vm::boot_with(bed, disk, arguments, trunk, folder, &[])
+    }
+
+    /// The same with further arguments for QEMU.
+    pub fn boot_with(bed: &Bed, disk: &Path, arguments: &str, trunk: &Trunk, folder: &Path, for_qemu: &[String]) -> Vm {
         let socket = folder.join("answers");
         let _ = std::fs::remove_file(&socket);
         // However the test ends, the machine ends with it.
@@ -89,6 +94,7 @@ impl Vm {
             .arg(&bed.initrd)
             .args(["-append", arguments])
             .args(trunk.qemu_arguments())
+            .args(for_qemu)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit());
@@ -118,8 +124,13 @@ impl Vm {
     }
 
     /// Lets the machine end by itself, with all its file systems in order.
-    pub fn end(mut self) {
+    pub fn end(self) {
         (&self.questions).write_all(b"systemctl poweroff --force\n").unwrap();
+        self.wait_for_end();
+    }
+
+    /// Waits until the machine has ended, which it also does instead of booting again.
+    pub fn wait_for_end(mut self) {
         let deadline = Instant::now() + Duration::from_secs(120);
         while self.process.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "the machine does not end; the console:\n{}", self.console.text());

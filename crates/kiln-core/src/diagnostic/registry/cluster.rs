@@ -26,4 +26,5 @@ super::codes! {
     0522 Warning "`replicas` creates no machine on platform None",
     0523 Warning "a config server path that a hosted cluster does not have",
     0525 Warning "an EgressIP with more addresses than nodes",
+    0526 Error "a node disruption policy cannot be read",
 }

@@ -9,7 +9,8 @@ const NAME: Code = Code(427);
 const SYNTAX: Code = Code(428);
 const NO_INSTALL: Code = Code(429);
 
-const UNIT_TYPES: [&str; 12] = [
+/// What the names of units end with.
+pub(crate) const UNIT_TYPES: [&str; 12] = [
     "service",
     "socket",
     "device",

@@ -18,6 +18,9 @@ use super::read::render_config;
 
 /// Loads manifests, renders the pool, prints.
 pub fn run(args: &super::RenderArgs) -> Result<Outcome, Failure> {
+    if args.overlay {
+        return print_overlay(args);
+    }
     let load::Loaded { mut sources, documents, diagnostics: mut findings } = load::load(&args.paths)?;
     let (world, unread) = kiln_api::build_world(documents, &mut sources);
     findings.extend(unread);
@@ -50,6 +53,15 @@ pub fn run(args: &super::RenderArgs) -> Result<Outcome, Failure> {
         PrintFormat::Json => output::print(&format!("{:#}\n", document(&args.pool, &rendered, &sources)))?,
         PrintFormat::Yaml => output::print(&emit::to_yaml(&document(&args.pool, &rendered, &sources)))?,
     }
+    Ok(Outcome::Done)
+}
+
+fn print_overlay(args: &super::RenderArgs) -> Result<Outcome, Failure> {
+    let machine_config = machine_config::overlay_machine_config(&args.pool);
+    output::print(&match args.output {
+        PrintFormat::Human | PrintFormat::Yaml => emit::to_yaml(&machine_config),
+        PrintFormat::Json => format!("{machine_config:#}\n"),
+    })?;
     Ok(Outcome::Done)
 }
 

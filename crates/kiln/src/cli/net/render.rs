@@ -62,7 +62,8 @@ fn read(path: &Path, sources: &mut SourceMap, job: &mut Job) -> Result<(), Failu
     Ok(())
 }
 
-fn read_text(path: &Path) -> Result<String, Failure> {
+/// The text of a file, within bounds.
+pub fn read_text(path: &Path) -> Result<String, Failure> {
     const LIMIT: usize = yaml::MAX_FILE_BYTES;
     let mut bytes = Vec::new();
     // Whatever its size was said to be: a device has none and never ends.

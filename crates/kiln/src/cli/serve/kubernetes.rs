@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use axum::Router;
 use axum::routing::get;
+use kiln_apiserver::metrics::{Metrics, MoreFigures};
 use kiln_apiserver::tls::Authority;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -56,7 +57,8 @@ async fn serve(
     let mut terminated = signal(SignalKind::terminate())?;
     let (stop, stopping) = watch::channel(false);
     let figures = Arc::new(Figures::default());
-    let mut telling = pin!(tell(settled.metrics_listen, Arc::clone(&figures)));
+    let of_machines = Arc::new(MoreFigures::default());
+    let mut telling = pin!(tell(settled.metrics_listen, Arc::clone(&figures), Arc::clone(&of_machines)));
     complain(&format!(
         "kiln {} serves as {identity}; the leader holds lease {}/{}\n",
         env!("CARGO_PKG_VERSION"),
@@ -64,7 +66,7 @@ async fn serve(
         controllers::LEASE
     ));
     let nodes = match &settled.node {
-        Some(listen) => Some(serve_nodes(client.clone(), listen, endpoint.clone(), &stopping).await?),
+        Some(listen) => Some(serve_nodes(client.clone(), listen, endpoint.clone(), &of_machines, &stopping).await?),
         None => None,
     };
     let pools = Settings { endpoint, ..Settings::default() };
@@ -84,7 +86,7 @@ async fn serve(
 }
 
 /// Serves figures and health for ever; without an address, waits for ever.
-async fn tell(address: Option<SocketAddr>, figures: Arc<Figures>) -> Result<(), Failure> {
+async fn tell(address: Option<SocketAddr>, figures: Arc<Figures>, more: Arc<MoreFigures>) -> Result<(), Failure> {
     let Some(address) = address else { return std::future::pending().await };
     let listener = TcpListener::bind(address)
         .await
@@ -92,7 +94,7 @@ async fn tell(address: Option<SocketAddr>, figures: Arc<Figures>) -> Result<(), 
         .map_err(Failure::Refused)?;
     let kind = [("content-type", "text/plain; version=0.0.4; charset=utf-8")];
     let router = Router::new()
-        .route("/metrics", get(move || async move { (kind, figures.render()) }))
+        .route("/metrics", get(move || async move { (kind, figures.render() + &more.render()) }))
         .route("/healthz", get(async || "ok"))
         // A replica that waits for its turn is as ready as the leader.
         .route("/readyz", get(async || "ok"));
@@ -106,6 +108,7 @@ async fn serve_nodes(
     client: Client,
     listen: &NodeListen,
     reached: Option<Endpoint>,
+    figures: &MoreFigures,
     stopping: &watch::Receiver<bool>,
 ) -> Result<(JoinHandle<()>, JoinHandle<()>), Failure> {
     type Names = fn(SocketAddr) -> Vec<String>;
@@ -114,8 +117,10 @@ async fn serve_nodes(
     complain(&format!("  machines fetch https://{}/ignition\n", listener.address));
     let nodes = NodeEndpoint::new(client, NodeLimits::default());
     reached.into_iter().for_each(|reached| nodes.reached_at(reached));
-    let limits = connection_limits(LAST_REQUESTS);
-    let serving = listener.serve(node_router(Arc::clone(&nodes)), limits, Arc::default(), stopping.clone());
+    let (limits, metrics) = (connection_limits(LAST_REQUESTS), Arc::new(Metrics::default()));
+    let (counted, turned) = (Arc::clone(&nodes), Arc::clone(&metrics));
+    figures.add(move || counted.render_figures() + &turned.render_turned());
+    let serving = listener.serve(node_router(Arc::clone(&nodes)), limits, metrics, stopping.clone());
     Ok((tokio::spawn(nodes.run(stopping.clone())), tokio::spawn(serving)))
 }
 

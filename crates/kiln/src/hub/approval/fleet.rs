@@ -71,7 +71,7 @@ pub struct HostRecord {
     /// Labels its Node shall have.
     pub labels: BTreeMap<String, String>,
     /// What its requests are judged by; the pool's part is added by the view.
-    pub facts: HostFacts,
+    pub facts: Arc<HostFacts>,
     /// What happened to it.
     pub timeline: Timeline,
     /// Verdicts that are written down.
@@ -112,8 +112,8 @@ pub struct PoolRecord {
 pub struct Member {
     /// The host.
     pub host: Arc<HostRecord>,
-    /// Its mode and proof are those of its pool.
-    pub facts: HostFacts,
+    /// Its mode and proof are those of its pool; where these are the usual ones, it is the host's own.
+    pub facts: Arc<HostFacts>,
     /// Labels of the pool and, over them, of the host.
     pub labels: BTreeMap<String, String>,
     /// Taints of the pool.
@@ -167,7 +167,7 @@ pub fn read_host(object: &Value) -> HostRecord {
         pool: some(&spec["pool"]).or_else(|| some(&status["pool"])),
         cluster: cluster.map(|name| (namespace, name)),
         labels: read_labels(&spec["nodeLabels"]),
-        facts: HostFacts {
+        facts: Arc::new(HostFacts {
             node,
             declared,
             dynamic,
@@ -175,7 +175,7 @@ pub fn read_host(object: &Value) -> HostRecord {
             approved: approved(&recorded),
             vouched: listed(annotation(VOUCHED)).into_iter().collect(),
             ..HostFacts::default()
-        },
+        }),
         timeline: read_timeline(status),
         recorded,
         wanted: status["provision"]["wanted"].clone(),
@@ -296,10 +296,16 @@ type Pools = BTreeMap<(&'static str, Place), PoolRecord>;
 /// Everything the watches saw.
 #[derive(Debug, Default)]
 pub struct Fleet {
-    hosts: BTreeMap<Place, Arc<HostRecord>>,
+    hosts: BTreeMap<Place, Seat>,
     pools: Pools,
-    /// Hosts that were joined with their pools and have not changed since: views share them.
-    joined: HashMap<Place, (Arc<Member>, Option<Target>)>,
+}
+
+/// A host in the fleet.
+#[derive(Debug)]
+struct Seat {
+    host: Arc<HostRecord>,
+    /// Joined with its pool, as long as neither changes: views share it.
+    joined: Option<(Arc<Member>, Option<Target>)>,
 }
 
 impl Fleet {
@@ -308,10 +314,9 @@ impl Fleet {
         if kind == HOST.kind {
             let record = Arc::new(read_host(object));
             let place = record.place.clone();
-            let news = self.hosts.get(&place).is_none_or(|before| *before != record);
+            let news = self.hosts.get(&place).is_none_or(|before| before.host != record);
             if news {
-                self.joined.remove(&place);
-                self.hosts.insert(place, record);
+                self.hosts.insert(place, Seat { host: record, joined: None });
             }
             news
         } else {
@@ -319,7 +324,7 @@ impl Fleet {
             let key = (kind, place(object));
             let news = self.pools.get(&key).is_none_or(|before| *before != record);
             if news {
-                self.joined.clear();
+                self.part();
                 self.pools.insert(key, record);
             }
             news
@@ -329,16 +334,20 @@ impl Fleet {
     /// Forgets an object.
     pub fn remove(&mut self, kind: &'static str, place: &Place) {
         if kind == HOST.kind {
-            self.joined.remove(place);
             self.hosts.remove(place);
         } else {
-            self.joined.clear();
+            self.part();
             self.pools.remove(&(kind, place.clone()));
         }
     }
 
+    /// Every host must be joined again.
+    fn part(&mut self) {
+        self.hosts.values_mut().for_each(|seat| seat.joined = None);
+    }
+
     fn retain(&mut self, kind: &'static str, listed: &HashSet<Place>) {
-        self.joined.clear();
+        self.part();
         if kind == HOST.kind {
             self.hosts.retain(|place, _| listed.contains(place));
         } else {
@@ -349,16 +358,13 @@ impl Fleet {
     /// Joins hosts and pools.
     pub fn view(&mut self) -> View {
         let mut view = View::default();
-        for (place, host) in &self.hosts {
-            let (member, target) = match self.joined.get(place) {
-                Some((member, target)) => (Arc::clone(member), target.clone()),
-                None => {
+        for Seat { host, joined } in self.hosts.values_mut() {
+            let (member, target) = joined
+                .get_or_insert_with(|| {
                     let (member, target) = Fleet::member(&self.pools, Arc::clone(host));
-                    let member = Arc::new(member);
-                    self.joined.insert(place.clone(), (Arc::clone(&member), target.clone()));
-                    (member, target)
-                }
-            };
+                    (Arc::new(member), target)
+                })
+                .clone();
             match target {
                 Some(target) => {
                     let nodes = view.clusters.entry(target).or_default();
@@ -382,9 +388,12 @@ impl Fleet {
         let (own, theirs) = (of(POOL.kind), of("NodePool"));
         let either = [theirs, own];
         let pools: Vec<&(&PoolRecord, String)> = either.iter().flatten().collect();
-        let mut facts = host.facts.clone();
-        facts.mode = pools.iter().find_map(|(pool, _)| pool.mode).unwrap_or_default();
-        facts.proof = pools.iter().find_map(|(pool, _)| pool.proof).unwrap_or_default();
+        let mode = pools.iter().find_map(|(pool, _)| pool.mode).unwrap_or_default();
+        let proof = pools.iter().find_map(|(pool, _)| pool.proof).unwrap_or_default();
+        let facts = match (mode, proof) == (host.facts.mode, host.facts.proof) {
+            true => Arc::clone(&host.facts),
+            false => Arc::new(HostFacts { mode, proof, ..HostFacts::clone(&host.facts) }),
+        };
         let mut labels = BTreeMap::new();
         pools.iter().rev().for_each(|(pool, _)| labels.extend(pool.labels.clone()));
         labels.extend(host.labels.clone());
@@ -529,8 +538,8 @@ mod tests {
         let read = read_host(&host("w0", json!({"hostname": "w0.lab", "network": network})));
         assert_eq!(read.facts.declared.to_string(), "alias.lab, w0.lab, 10.0.0.9, 192.0.2.10, 2001:db8::1");
         assert!(!read.facts.dynamic);
-        let provision = read.facts.provision.unwrap();
-        assert_eq!((provision.generation, provision.keys.len(), provision.alarm), (2, 1, None));
+        let provision = read.facts.provision.as_ref().unwrap();
+        assert_eq!((provision.generation, provision.keys.len(), provision.alarm.as_ref()), (2, 1, None));
         assert!(read.facts.vouched.contains("csr-1"));
         let dhcp = json!({"interfaces": [{"name": "eth0", "ipv4": {"enabled": true, "dhcp": true}}]});
         assert!(read_host(&host("w0", json!({"network": dhcp}))).facts.dynamic);

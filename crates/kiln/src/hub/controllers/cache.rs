@@ -1,17 +1,20 @@
 //! What the watches have seen, each object reduced to what is looked at again.
 //!
-//! Ten thousand objects live here, so each is kept as one compact text and taken apart when it is needed. What an object
+//! Ten thousand objects live here, so each is kept as one packed text and taken apart when it is needed. What an object
 //! declares goes to the [`WorldCache`], which `kiln check` could have filled from files.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use kiln_apiserver::packed::{Packed, Sample};
 use kiln_core::timeline::{Moment, Timeline};
 use rpds::RedBlackTreeMapSync;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::kinds::{Use, Watched};
+use crate::hub::machines::records::MachineRecord;
+use crate::hub::mirror::FINDINGS;
 use crate::hub::pools::report::PoolReports;
 use crate::hub::timeline::{parse_time, read_timeline};
 use crate::hub::world::{ObjectKey, WorldCache, is_for_nodes};
@@ -38,18 +41,31 @@ pub struct Item {
     pub made: bool,
     /// Whether somebody else writes its status.
     pub foreign_status: bool,
+    /// Whether its status has the condition [`FINDINGS`].
+    pub has_findings: bool,
     /// Labels, owners, spec and status, as far as its kind needs them.
-    text: Box<str>,
+    text: Packed,
+}
+
+/// What is looked at in the status of a Host.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HostStatus {
+    /// What happened to it.
+    pub timeline: Timeline,
+    /// The payload it fetched, if that is known.
+    pub payload: Option<Box<str>>,
+    /// How far it is with its files and units.
+    pub machine: MachineRecord,
 }
 
 impl Item {
     /// The part that is kept: `metadata.labels`, `metadata.ownerReferences`, `spec`, `status`.
     pub fn value(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or_default()
+        serde_json::from_slice(&self.text.text()).unwrap_or_default()
     }
 
-    /// The timeline in its status, and the payload it fetched. The rest is only walked over: all hosts are asked at every look.
-    pub fn timeline_and_payload(&self) -> (Timeline, Option<Box<str>>) {
+    /// What the status of a Host says. The rest is only walked over: all hosts are asked at every look.
+    pub fn host_status(&self) -> HostStatus {
         #[derive(Deserialize)]
         struct Host {
             status: Status,
@@ -60,16 +76,22 @@ impl Item {
             timeline: Value,
             #[serde(default)]
             provision: Value,
+            #[serde(default)]
+            machine: Value,
         }
-        let Ok(Host { status: Status { timeline, provision } }) = serde_json::from_str(&self.text) else {
-            return Default::default();
+        let Ok(Host { status: Status { timeline, provision, machine } }) = serde_json::from_slice(&self.text.text())
+        else {
+            return HostStatus::default();
         };
-        let payload = provision["payload"].as_str().map(Box::from);
-        (read_timeline(&json!({"timeline": timeline, "provision": provision})), payload)
+        HostStatus {
+            payload: provision["payload"].as_str().map(Box::from),
+            timeline: read_timeline(&json!({"timeline": timeline, "provision": provision})),
+            machine: MachineRecord::read(&machine),
+        }
     }
 
-    /// Reduces an object.
-    pub fn of(object: &Value, use_: Use) -> Item {
+    /// Reduces an object, and packs what is kept of it with others of its kind.
+    pub fn of(object: &Value, use_: Use, others: &mut Sample) -> Item {
         let metadata = &object["metadata"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let mut kept = Map::new();
@@ -82,8 +104,15 @@ impl Item {
         if matches!(use_, Use::Own | Use::Evidence | Use::MirroredEvidence) {
             kept.insert("spec".into(), object["spec"].clone());
         }
-        if use_ != Use::Declares {
-            kept.insert("status".into(), object["status"].clone());
+        let conditions = &object["status"]["conditions"];
+        match use_ {
+            Use::Declares => {}
+            // One condition among others' is all that is written.
+            Use::Checked if conditions.is_null() => {}
+            Use::Checked => drop(kept.insert("status".into(), json!({"conditions": conditions}))),
+            Use::Own | Use::Mirrored | Use::Evidence | Use::MirroredEvidence => {
+                kept.insert("status".into(), object["status"].clone());
+            }
         }
         Item {
             uid: text(&metadata["uid"]),
@@ -92,14 +121,15 @@ impl Item {
             created: metadata["creationTimestamp"].as_str().and_then(parse_time).unwrap_or(Moment(0)),
             deleting: metadata["deletionTimestamp"].is_string(),
             made: metadata["labels"][FROM_LABEL].is_string(),
-            foreign_status: has_foreign_status(metadata),
-            text: serde_json::to_string(&kept).unwrap_or_default().into(),
+            foreign_status: has_foreign_status(metadata) || (use_ == Use::Checked && says_more(&object["status"])),
+            has_findings: conditions.as_array().is_some_and(|all| all.iter().any(|one| one["type"] == FINDINGS)),
+            text: others.pack(&serde_json::to_vec(&kept).unwrap_or_default()),
         }
     }
 }
 
 /// On a cluster where the upstream controller of a kind runs, the status is its own: two writers would fight for ever.
-fn has_foreign_status(metadata: &Value) -> bool {
+pub(crate) fn has_foreign_status(metadata: &Value) -> bool {
     let managers = metadata["managedFields"].as_array().into_iter().flatten();
     managers.into_iter().any(|entry| {
         entry["subresource"] == "status"
@@ -109,16 +139,28 @@ fn has_foreign_status(metadata: &Value) -> bool {
     })
 }
 
+/// Whether a status says anything but [`FINDINGS`], where that is all that Kiln writes. Who owns the list of conditions does
+/// not tell: it is whoever wrote it last.
+fn says_more(status: &Value) -> bool {
+    status.as_object().into_iter().flatten().any(|(key, value)| match (key.as_str(), value) {
+        ("conditions", Value::Array(conditions)) => conditions.iter().any(|condition| condition["type"] != FINDINGS),
+        (_, value) => !value.is_null(),
+    })
+}
+
 type Items = RedBlackTreeMapSync<(String, String), Arc<Item>>;
 
 /// Everything the watches have seen. A clone costs little, so that nobody need hold up the watches to look at all of it.
 #[derive(Debug, Clone, Default)]
 pub struct Cache {
     items: HashMap<&'static str, Items>,
+    samples: HashMap<&'static str, Sample>,
     /// What is declared.
     pub world: WorldCache,
     /// What is known of the configs of pools.
     pub pools: PoolReports,
+    /// Kinds whose definition has no room for the condition [`FINDINGS`]: the API dropped or refused it.
+    pub without_findings: HashSet<&'static str>,
 }
 
 impl Cache {
@@ -129,7 +171,7 @@ impl Cache {
             return Change::Nothing;
         }
         let declares = !matches!(watched.use_, Use::Evidence | Use::MirroredEvidence) || watched.kind == "Agent";
-        let item = Item::of(object, watched.use_);
+        let item = Item::of(object, watched.use_, self.samples.entry(watched.kind).or_default());
         let of_kind = self.items.entry(watched.kind).or_default();
         let place = (key.namespace.clone(), key.name.clone());
         let seen = match of_kind.get(&place) {
@@ -224,7 +266,7 @@ mod tests {
             (json!([{"manager": "argocd"}]), false),
         ];
         for (managers, foreign) in cases {
-            let item = Item::of(&host(Value::Null, managers.clone()), Use::Mirrored);
+            let item = Item::of(&host(Value::Null, managers.clone()), Use::Mirrored, &mut Sample::default());
             assert_eq!(item.foreign_status, foreign, "{managers}");
         }
     }

@@ -1,5 +1,7 @@
 //! Carrying out what was planned: one request per change, [`CONCURRENCY`] at a time. Nothing is decided here.
 
+use std::collections::HashSet;
+
 use futures::StreamExt;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Error};
@@ -8,7 +10,7 @@ use serde_json::Value;
 use super::cache::MANAGER;
 use super::kinds::Watched;
 use super::plan_objects::{Action, ObjectChange};
-use crate::hub::mirror::StatusPatch;
+use crate::hub::mirror::{StatusPatch, holds_findings};
 
 /// How many requests are under way at most. Whoever else writes to the API shares its commits with these: thirty-two of
 /// them halved what thirty-two clients got done.
@@ -58,15 +60,35 @@ pub async fn execute_objects(client: &Client, changes: Vec<ObjectChange>) -> Exe
 
 /// Writes statuses.
 pub async fn execute_statuses(client: &Client, patches: Vec<StatusPatch>) -> Executed {
+    execute_with_findings(client, patches).await.0
+}
+
+/// Writes statuses, and says which kinds have no room for the condition with findings.
+pub async fn execute_with_findings(client: &Client, patches: Vec<StatusPatch>) -> (Executed, HashSet<&'static str>) {
     let requests = patches.into_iter().map(|patch| async move {
         let StatusPatch { kind, namespace, name, patch } = patch;
+        let told = holds_findings(&patch);
         let result = api(client, kind, &namespace).patch_status(&name, &parameters(), &Patch::Merge(patch)).await;
-        outcome(result.map(drop), kind, &namespace, &name)
+        let no_room = told && !is_kept(&result);
+        (outcome(result.map(drop), kind, &namespace, &name), no_room.then_some(kind.kind))
     });
     futures::stream::iter(requests)
         .buffer_unordered(CONCURRENCY)
-        .fold(Executed::default(), async |all, one| all.add(one))
+        .fold((Executed::default(), HashSet::new()), async |(all, mut without), (one, no_room)| {
+            without.extend(no_room);
+            (all.add(one), without)
+        })
         .await
+}
+
+/// Upstream's definitions may know no conditions: an API server drops them then, or refuses a status that lacks what is
+/// demanded beside them. Any other failure says nothing about that.
+fn is_kept(result: &Result<DynamicObject, Error>) -> bool {
+    match result {
+        Ok(object) => holds_findings(&object.data),
+        Err(Error::Api(status)) => status.code != 422,
+        Err(_) => true,
+    }
 }
 
 async fn create(api: &Api<DynamicObject>, object: Value) -> Result<(), Error> {

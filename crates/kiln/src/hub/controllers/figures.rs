@@ -6,9 +6,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::kinds::Watched;
+use crate::hub::{machines, network};
 
 /// What is counted. Names are those of watched kinds, so there are never many.
 #[derive(Debug, Default)]
@@ -17,6 +18,10 @@ pub struct Figures {
     interruptions: AtomicU64,
     /// `baremetalhosts.metal3.io`.
     refused: Mutex<BTreeSet<String>>,
+    /// Of the rollout of networks.
+    pub network: Arc<network::figures::Figures>,
+    /// Of the rollout of machine configs.
+    pub machines: Arc<machines::figures::Figures>,
 }
 
 impl Figures {
@@ -65,7 +70,7 @@ impl Figures {
         for name in self.refused() {
             told(format!("kiln_watch_refused{{resource=\"{name}\"}} 1"));
         }
-        text
+        text + &self.network.render() + &self.machines.render()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeSet<String>> {

@@ -370,6 +370,9 @@ fn wanted_pool(pool: &Pool) -> Wanted {
         let taint = |taint: &Taint| json!({"key": taint.key, "value": taint.value, "effect": taint.effect});
         spec.insert("nodeTaints".into(), pool.node_taints.iter().map(taint).collect());
     }
+    if pool.paused.as_deref() == Some("true") {
+        spec.insert("paused".into(), json!(true));
+    }
     if let Some(replicas) = &pool.replicas {
         spec.insert("replicas".into(), json!(replicas.value));
     }

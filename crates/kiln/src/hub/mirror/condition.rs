@@ -1,5 +1,7 @@
 //! Conditions: one statement each, with the time it last became true or false.
 
+use std::borrow::Cow;
+
 use kiln_core::timeline::Moment;
 use serde_json::{Value, json};
 
@@ -40,7 +42,7 @@ pub struct Condition {
     /// Whether.
     pub truth: Truth,
     /// One word.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// One sentence.
     pub message: String,
 }
@@ -50,11 +52,21 @@ const LONGEST_MESSAGE: usize = 32_000;
 
 impl Condition {
     /// A condition.
-    pub fn new(kind: &'static str, truth: Truth, reason: &'static str, message: impl Into<String>) -> Condition {
+    pub fn new(
+        kind: &'static str,
+        truth: Truth,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Condition {
         let mut message = message.into();
         let end = (0..=LONGEST_MESSAGE.min(message.len())).rev().find(|end| message.is_char_boundary(*end));
         message.truncate(end.unwrap_or(0));
-        Condition { kind, truth, reason, message }
+        Condition { kind, truth, reason: reason.into(), message }
+    }
+
+    /// Whether it is so.
+    pub fn is_true(&self) -> bool {
+        self.truth == Truth::True
     }
 
     /// Something this hub does not do yet.

@@ -27,7 +27,7 @@ pub fn status(view: &View, object: &Object) -> Value {
     // The present is left out of what is written: a status that changes every second wakes everybody for ever.
     let reason = why(&host.timeline, &situation, host.timeline.furthest().map_or(view.now, |entry| entry.time));
     let furthest = host.timeline.furthest().map(|entry| entry.stage);
-    let mut conditions = vec![valid(error_text(host.findings.iter().copied())), ready(furthest, &reason)];
+    let mut conditions = vec![valid(host.findings.iter().copied()), ready(furthest, &reason)];
     conditions.extend(in_service(view.out_of_service(&object.id), object.status));
     json!({
         "stage": furthest.map(Stage::name),
@@ -43,7 +43,7 @@ pub fn status(view: &View, object: &Object) -> Value {
 /// Status of an object that is only declared.
 pub fn plain_status(view: &View, object: &Object) -> Value {
     let found: Vec<&Finding> = view.findings(&object.id).iter().collect();
-    let conditions = [valid(error_text(found.iter().copied()))];
+    let conditions = [valid(found.iter().copied())];
     json!({
         "observedGeneration": object.item.generation,
         "conditions": render_conditions(&object.status["conditions"], &conditions, view.now, &json!({"observedGeneration": object.item.generation})),
@@ -72,11 +72,18 @@ fn in_service(out: Option<&OutOfService>, status: &Value) -> Option<Condition> {
     }
 }
 
-/// Whether what is declared can work.
-pub fn valid(error: Option<String>) -> Condition {
-    match error {
-        Some(error) => Condition::new("Valid", Truth::False, "FindingsOfSeverityError", error),
-        None => Condition::new("Valid", Truth::True, "NoErrors", "no rule finds an error in what is declared"),
+/// Whether what is declared can work. What is only doubtful is said too, the first of it.
+pub fn valid<'a>(found: impl Iterator<Item = &'a Finding> + Clone) -> Condition {
+    if let Some(error) = error_text(found.clone()) {
+        return Condition::new("Valid", Truth::False, "FindingsOfSeverityError", error);
+    }
+    let mut found = found;
+    match (found.next(), found.count()) {
+        (None, _) => Condition::new("Valid", Truth::True, "NoErrors", "no rule finds an error in what is declared"),
+        (Some(Finding { code, message, .. }), more) => {
+            let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
+            Condition::new("Valid", Truth::True, "WarningsOnly", format!("{code}: {message}{more}"))
+        }
     }
 }
 

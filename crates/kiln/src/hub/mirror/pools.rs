@@ -4,6 +4,7 @@
 //! config goes on until every host that runs has fetched the new one.
 
 use kiln_core::diagnostic::ObjectId;
+use kiln_core::machine::MachinePhase;
 use kiln_core::timeline::{Moment, Stage};
 use serde_json::{Value, json};
 
@@ -24,8 +25,16 @@ struct Counts<'v> {
     ready: usize,
     /// Names of those that have not fetched.
     unfetched: Vec<&'v str>,
-    /// Names of those that fetched another config than the present one.
+    /// Names of those that fetched another config than the present one and were not changed to it since.
     outdated: Vec<&'v str>,
+    /// Names of those whose running nodes have what they shall have; none when nobody keeps running nodes.
+    updated: Option<Vec<&'v str>>,
+    /// Those that are changed now, or wait for it.
+    changing: Vec<&'v str>,
+    /// How many are out for it.
+    out: usize,
+    /// Those on which it failed or that others changed, and what they say.
+    degraded: Vec<(&'v str, String)>,
 }
 
 fn counts<'v>(view: &'v View, name: &str, in_namespace: Option<&str>, report: Option<&PoolReport>) -> Counts<'v> {
@@ -40,12 +49,16 @@ fn counts<'v>(view: &'v View, name: &str, in_namespace: Option<&str>, report: Op
     let at = |stage| hosts.iter().filter(|host| host.timeline.reached(stage).is_some()).count();
     let named = |host: &&&'v HostView| host.facts.id.name.as_str();
     let fetched = |host: &HostView| host.timeline.reached(Stage::IgnitionFetched).map(|entry| entry.time);
+    let is_changed = |host: &HostView| host.machine.revision.is_some() && host.machine.applied == host.machine.revision;
     let is_outdated = |host: &HostView| match (fetched(host).zip(since), &host.fetched) {
         (None, _) => false,
+        _ if is_changed(host) => false,
         (Some(_), Some(payload)) => !is_present(payload),
         // Nobody wrote down which it was.
         (Some((time, since)), None) => time < since,
     };
+    let kept: Vec<&HostView> = hosts.iter().copied().filter(|host| host.machine.revision.is_some()).collect();
+    let is_settled = |host: &HostView| is_changed(host) && trouble(host).is_none();
     Counts {
         everywhere,
         declared: hosts.len(),
@@ -53,6 +66,28 @@ fn counts<'v>(view: &'v View, name: &str, in_namespace: Option<&str>, report: Op
         ready: at(Stage::Ready),
         unfetched: hosts.iter().filter(|host| fetched(host).is_none()).map(|host| named(&host)).collect(),
         outdated: hosts.iter().filter(|host| is_outdated(host)).map(|host| named(&host)).collect(),
+        updated: (!kept.is_empty())
+            .then(|| kept.iter().filter(|host| is_settled(host)).map(|host| named(&host)).collect()),
+        changing: kept
+            .iter()
+            .filter(|host| !is_settled(host) && trouble(host).is_none())
+            .map(|host| named(&host))
+            .collect(),
+        out: kept.iter().filter(|host| host.machine.upkeep.is_some() && host.machine.waits.is_none()).count(),
+        degraded: kept.iter().filter_map(|host| Some((named(&host), trouble(host)?))).collect(),
+    }
+}
+
+/// Why a running node does not have what it shall have, in its own words.
+fn trouble(host: &HostView) -> Option<String> {
+    let (report, _) = host.machine.told.as_ref()?;
+    if Some(&report.revision) != host.machine.revision.as_ref() {
+        return None;
+    }
+    match &report.phase {
+        MachinePhase::RolledBack(why) | MachinePhase::Refused(why) => Some(why.clone()),
+        MachinePhase::Drifted(lines) => Some(format!("unexpected on-disk state: {}", lines.join(", "))),
+        _ => None,
     }
 }
 
@@ -214,15 +249,61 @@ pub fn machine_config_pool(view: &View, object: &Object) -> Value {
         Some(error) => Condition::new("RenderDegraded", Truth::True, "FailedToRender", error),
         None => Condition::new("RenderDegraded", Truth::False, "", ""),
     };
-    let unknown = |kind| Condition::not_driven(kind, "the nodes' agents report which config they run");
-    let all = [degraded, unknown("Updated"), unknown("Updating"), unknown("Degraded")];
-    json!({
+    let cannot_render = degraded.is_true();
+    let mut all = vec![degraded];
+    all.extend(of_running_nodes(&counts, cannot_render));
+    let mut status = json!({
         "observedGeneration": object.item.generation,
         "machineCount": counts.registered,
         "readyMachineCount": counts.ready,
         "unavailableMachineCount": counts.registered - counts.ready.min(counts.registered),
         "conditions": render_conditions(&object.status["conditions"], &all, view.now, &Value::Null),
-    })
+    });
+    if let Some(updated) = &counts.updated {
+        // An agent that speaks runs on a machine, whoever has seen its Node.
+        let machines = counts.registered.max(updated.len() + counts.changing.len() + counts.degraded.len());
+        let out = counts.out.max(counts.registered - counts.ready.min(counts.registered));
+        status["machineCount"] = json!(machines);
+        status["updatedMachineCount"] = json!(updated.len());
+        status["degradedMachineCount"] = json!(counts.degraded.len());
+        status["unavailableMachineCount"] = json!(out);
+        status["readyMachineCount"] = json!(updated.len().min(machines.saturating_sub(out)));
+    }
+    status
+}
+
+/// What is known of running nodes, in the machine-config-operator's words.
+fn of_running_nodes(counts: &Counts, cannot_render: bool) -> Vec<Condition> {
+    let Some(updated) = &counts.updated else {
+        let unknown = |kind| Condition::not_driven(kind, "the nodes' agents report which config they run");
+        return vec![unknown("Updated"), unknown("Updating"), unknown("Degraded")];
+    };
+    let said = |(name, why): &(&str, String)| format!("Node {name} is reporting: \"{why}\"");
+    let node_degraded = match &counts.degraded[..] {
+        [] => Condition::new("NodeDegraded", Truth::False, "AsExpected", ""),
+        nodes => {
+            let told: Vec<String> = nodes.iter().take(SHOWN).map(said).collect();
+            let many = match nodes.len() {
+                1 => "1 node is reporting degraded status on sync".to_owned(),
+                many => format!("{many} nodes are reporting degraded status on sync"),
+            };
+            Condition::new("NodeDegraded", Truth::True, "NodesFailed", format!("{many}. {}", told.join(", ")))
+        }
+    };
+    let degraded = node_degraded.is_true() || cannot_render;
+    let changing = &counts.changing[..];
+    let (is_updated, is_updating) = (changing.is_empty() && counts.degraded.is_empty(), !changing.is_empty());
+    let updating = match is_updating {
+        true => format!("{} of {} nodes are not updated yet: {}", changing.len(), counts.declared, listed(changing)),
+        false => String::new(),
+    };
+    let all_updated = if is_updated { format!("All {} nodes are updated", updated.len()) } else { String::new() };
+    vec![
+        node_degraded,
+        Condition::new("Updated", Truth::of(is_updated), "AsExpected", all_updated),
+        Condition::new("Updating", Truth::of(is_updating), "AsExpected", updating),
+        Condition::new("Degraded", Truth::of(degraded), "AsExpected", ""),
+    ]
 }
 
 /// Kiln's own words.
@@ -240,15 +321,18 @@ pub fn pool(view: &View, object: &Object) -> Value {
     let in_namespace = (id.kind != "MachineConfigPool").then_some(id.namespace.as_str());
     let report = view.cache.pools.get(&id);
     let counts = counts(view, &id.name, in_namespace, report);
-    let error = view.error(&id);
+    let valid = host::valid(view.findings(&id).iter());
     let mut status =
         host::plain_status(view, &Object { id, item: object.item, spec: object.spec, status: object.status });
     let extra = json!({"observedGeneration": object.item.generation});
-    let mut conditions = vec![host::valid(error)];
+    let mut conditions = vec![valid];
     if report.is_some() {
         conditions.extend([payload(report, "PayloadReady"), reached(report, &counts), updating(report, &counts)]);
     }
     conditions.extend(resized(report, object.status));
+    if counts.updated.is_some() {
+        conditions.extend(of_running_nodes(&counts, false));
+    }
     if let Some(ConfigReport::Ready { hash, payload, .. }) = report.map(|report| &report.config) {
         status["config"] = json!({"hash": hash, "payload": payload});
     }

@@ -310,7 +310,7 @@ fn check_pool(asked: &Asked<'_>, payload: &Payload) -> Result<(), Denied> {
     }
 }
 
-async fn compose(
+pub(super) async fn compose(
     endpoint: &Arc<NodeEndpoint>,
     payload: &Arc<Payload>,
     overlay: Option<&Arc<Overlay>>,

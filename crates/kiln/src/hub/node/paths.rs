@@ -8,7 +8,7 @@
 //! `/config/POOL` is the machine-config-server: GET and HEAD, negotiation by `Accept`, empty bodies with errors; but it wants a token
 //! of that pool or of one of its hosts. 401: none; 403: the token of another pool; 511: as above.
 //!
-//! `/beacon` is [`beacon`](super::beacon)'s.
+//! `/beacon` is [`beacon`](super::beacon)'s, `/agent/v1/network`, `/agent/v1/machine` and what is below them [`agent`](super::agent)'s.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -27,6 +27,7 @@ use kiln_core::ignition::negotiation::{accepts_gzip, for_ignition, for_pool};
 use tower::ServiceExt;
 
 use super::NodeEndpoint;
+use super::agent;
 use super::beacon;
 use super::body::Parts;
 use super::fetch::{Asked, Denied, Served, Wanted, fetch};
@@ -53,6 +54,7 @@ enum Route<'a> {
     Ignition,
     Config(&'a str),
     Beacon,
+    Agent(agent::Path),
     Live,
     Ready,
 }
@@ -71,7 +73,7 @@ fn parse_route(path: &str) -> Option<Route<'_>> {
         BEACON_PATH => Some(Route::Beacon),
         "/healthz" | "/livez" => Some(Route::Live),
         "/readyz" => Some(Route::Ready),
-        _ => None,
+        _ => agent::Path::parse(path).map(Route::Agent),
     }
 }
 
@@ -80,7 +82,9 @@ async fn answer_beside(
     request: Request,
 ) -> Response<Body> {
     match parse_route(request.uri().path()) {
-        Some(Route::Ignition | Route::Config(_) | Route::Beacon) => answer(State(endpoint), request).await,
+        Some(Route::Ignition | Route::Config(_) | Route::Beacon | Route::Agent(_)) => {
+            answer(State(endpoint), request).await
+        }
         // A router never fails.
         _ => otherwise.oneshot(request).await.unwrap_or_else(|never| match never {}),
     }
@@ -95,6 +99,7 @@ async fn answer(State(endpoint): State<Arc<NodeEndpoint>>, request: Request) -> 
         Some(Route::Ignition) => answer_ignition(&endpoint, &head.method, &head.headers, source).await,
         Some(Route::Config(pool)) => answer_config(&endpoint, &head.method, &head.headers, source, pool).await,
         Some(Route::Beacon) => beacon::answer(&endpoint, &head, body, source).await,
+        Some(Route::Agent(path)) => agent::answer(&endpoint, path, &head, body, source).await,
         Some(Route::Live) => text(StatusCode::OK, "ok"),
         Some(Route::Ready) => match endpoint.check() {
             Ok(()) => text(StatusCode::OK, "ok"),
@@ -263,6 +268,12 @@ mod tests {
             ("/config", None),
             ("/beacon", Some(Route::Beacon)),
             ("/beacon/", None),
+            ("/agent/v1/network", Some(Route::Agent(agent::Path::Network))),
+            ("/agent/v1/network/report", Some(Route::Agent(agent::Path::Report))),
+            ("/agent/v1/network/state", Some(Route::Agent(agent::Path::State))),
+            ("/agent/v1/network/seen", Some(Route::Agent(agent::Path::Seen))),
+            ("/agent/v1/network/", None),
+            ("/agent/v1", None),
             ("/healthz", Some(Route::Live)),
             ("/readyz", Some(Route::Ready)),
             ("/", None),

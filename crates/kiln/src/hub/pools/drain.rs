@@ -1,8 +1,10 @@
-//! Emptying a Node before it goes: no pod is scheduled there any more, and those that run there are evicted.
+//! Emptying a Node before it goes, or is changed: no pod is scheduled there any more, and those that run there are evicted.
 //!
 //! As `kubectl drain --ignore-daemonsets --delete-emptydir-data --force` does it: pods of DaemonSets and those that a kubelet
 //! runs from files stay, finished ones do not count. An eviction that a PodDisruptionBudget refuses is asked for again at the next
 //! look, for as long as the pool allows. Since when is written on the Node, so that a restart begins nothing anew.
+//!
+//! A Node that is only changed takes pods again afterwards ([`uncordon`]), unless somebody else had closed it before.
 //!
 //! A pod that is being deleted on a Node that is not ready is not waited for: no kubelet will say that it has ended.
 
@@ -18,6 +20,8 @@ use crate::hub::timeline::{parse_time, render_time};
 
 /// The annotation of a Node that is being emptied: since when.
 pub const DRAINING: &str = "kiln.dev/draining-since";
+/// The annotation of a Node that is being emptied and took no pods before.
+pub const CLOSED_BEFORE: &str = "kiln.dev/cordoned-before";
 /// How many evictions are under way at a time.
 const CONCURRENCY: usize = 8;
 
@@ -37,7 +41,10 @@ pub async fn drain(cluster: &Client, node: &DynamicObject, limit: Option<i64>, n
     let known = node.metadata.annotations.as_ref().and_then(|all| parse_time(all.get(DRAINING)?));
     if known.is_none() || node.data["spec"]["unschedulable"] != true {
         let since = render_time(known.unwrap_or(now));
-        let patch = json!({"metadata": {"annotations": {DRAINING: since}}, "spec": {"unschedulable": true}});
+        let mut patch = json!({"metadata": {"annotations": {DRAINING: since}}, "spec": {"unschedulable": true}});
+        if known.is_none() && node.data["spec"]["unschedulable"] == true {
+            patch["metadata"]["annotations"][CLOSED_BEFORE] = "true".into();
+        }
         let nodes: Api<DynamicObject> = Api::all_with(cluster.clone(), &NODE.resource());
         gone(nodes.patch(name, &parameters(), &Patch::Merge(patch)).await.map(drop)).map_err(failed)?;
     }
@@ -68,6 +75,31 @@ pub async fn drain(cluster: &Client, node: &DynamicObject, limit: Option<i64>, n
     let why =
         refused.first().map_or_else(String::new, |first| format!("; {} refused, the first is {first}", refused.len()));
     Err(format!("pods left on Node {name}: {there}{why}"))
+}
+
+/// Lets a Node take pods again that was emptied here. Fails with the reason until it is ready: until then it is out anyway.
+pub async fn uncordon(cluster: &Client, name: &str) -> Result<(), String> {
+    let failed = |error: Error| error.to_string();
+    let nodes: Api<DynamicObject> = Api::all_with(cluster.clone(), &NODE.resource());
+    let Some(node) = nodes.get_opt(name).await.map_err(failed)? else { return Ok(()) };
+    let Some(patch) = reopening(&serde_json::to_value(&node).unwrap_or_default()) else { return Ok(()) };
+    if !is_ready(&node.data["status"]) {
+        return Err(format!("Node {name} is not ready"));
+    }
+    gone(nodes.patch(name, &parameters(), &Patch::Merge(patch)).await.map(drop)).map_err(failed)
+}
+
+/// How a Node becomes what it was before it was emptied; nothing when it was not emptied here.
+fn reopening(node: &Value) -> Option<Value> {
+    let annotations = &node["metadata"]["annotations"];
+    if !annotations[DRAINING].is_string() {
+        return None;
+    }
+    let mut patch = json!({"metadata": {"annotations": {DRAINING: null, CLOSED_BEFORE: null}}});
+    if !annotations[CLOSED_BEFORE].is_string() {
+        patch["spec"] = json!({"unschedulable": null});
+    }
+    Some(patch)
 }
 
 /// What is to be done with the pods of a Node.
@@ -127,6 +159,22 @@ fn pods() -> ApiResource {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_that_was_closed_by_others_stays_closed() {
+        let open = json!({"unschedulable": null});
+        for (annotations, expected) in [
+            (json!({DRAINING: "2026-01-01T00:00:00Z"}), Some(open)),
+            (json!({DRAINING: "2026-01-01T00:00:00Z", CLOSED_BEFORE: "true"}), Some(Value::Null)),
+            (json!({}), None),
+        ] {
+            let patch = reopening(&json!({"metadata": {"annotations": annotations}, "spec": {"unschedulable": true}}));
+            assert_eq!(patch.as_ref().map(|patch| patch["spec"].clone()), expected, "{annotations}");
+            let forgotten =
+                |patch: &Value| patch["metadata"]["annotations"] == json!({DRAINING: null, CLOSED_BEFORE: null});
+            assert!(patch.is_none_or(|patch| forgotten(&patch)));
+        }
+    }
 
     #[test]
     fn what_runs_for_the_node_itself_stays_and_what_will_not_end_is_not_waited_for() {

@@ -24,6 +24,8 @@ use super::{HOST_LABEL, LABEL, PAYLOAD_ANNOTATION, POOL_LABEL};
 use crate::hub::boot_secrets::BOOT_TOKEN;
 use crate::hub::controllers::Shared;
 use crate::hub::controllers::kinds;
+use crate::hub::machines::records::MACHINE;
+use crate::hub::network::records::ASSIGNMENT;
 use crate::hub::timeline::parse_time;
 
 /// HyperShift's annotations of a token Secret.
@@ -214,8 +216,9 @@ fn decode(value: &Value) -> String {
 /// Watches every Secret that is made for nodes. Never ends.
 pub(super) async fn observe(client: Client, shared: Arc<Shared>) {
     let api: Api<DynamicObject> = Api::all_with(client, &kinds::SECRET.resource());
-    // Tokens of hosts are somebody else's, and the most restless Secrets there are.
-    let config = watcher::Config::default().labels(&format!("{LABEL},{LABEL}!={BOOT_TOKEN}"));
+    // Tokens of hosts and what running nodes are told are somebody else's, and the most restless Secrets there are.
+    let selector = format!("{LABEL},{LABEL}!={BOOT_TOKEN},{LABEL}!={ASSIGNMENT},{LABEL}!={MACHINE}");
+    let config = watcher::Config::default().labels(&selector);
     let mut events = pin!(watcher::watcher(api, config));
     let mut listed: HashSet<(String, String)> = HashSet::new();
     let mut wait = Duration::from_millis(100);

@@ -59,7 +59,9 @@ pub async fn execute(hub: &Client, clusters: &dyn Connect, release: &Release, no
     let declared = api(hub, &HOST, &release.namespace).get_opt(&release.host).await.map_err(of_hub)?;
     let declared = serde_json::to_value(declared).unwrap_or_default();
     clean_up(hub, &read_host(&declared)).await.map_err(of_hub)?;
-    if let Some((target, limit)) = target(hub, release, &declared).await.map_err(of_hub)? {
+    if let Some((target, limit)) =
+        target(hub, (&release.namespace, &release.pool.name), &declared).await.map_err(of_hub)?
+    {
         let node = remove_node(clusters, &target, &release.node, limit, now);
         let ended = tokio::time::timeout(PATIENCE, node).await;
         ended.unwrap_or_else(|_| Err("it does not answer".into())).map_err(|why| format!("cluster {target}: {why}"))?;
@@ -103,13 +105,17 @@ pub async fn revoke(hub: &Client, namespace: &str, host: &str, now: Moment) -> R
     api.patch(&name, &parameters(), &Patch::Merge(patch)).await.map(drop)
 }
 
-/// The cluster the host joined, if the hub knows one, and how long emptying its Node may take there.
-async fn target(hub: &Client, release: &Release, host: &Value) -> Result<Option<(Target, Option<i64>)>, Error> {
+/// The cluster that a host of this pool (namespace of the host, name) joined, if the hub knows one, and how long emptying its Node may take there.
+pub(crate) async fn target(
+    hub: &Client,
+    (in_namespace, name): (&str, &str),
+    host: &Value,
+) -> Result<Option<(Target, Option<i64>)>, Error> {
     let mut fleet = Fleet::default();
     for kind in [&POOL, &NODE_POOL] {
         // A Pool of a MachineConfigPool is in `default`, wherever its hosts are.
-        for namespace in [release.namespace.as_str(), "default"] {
-            match api(hub, kind, namespace).get_opt(&release.pool.name).await {
+        for namespace in [in_namespace, "default"] {
+            match api(hub, kind, namespace).get_opt(name).await {
                 Ok(Some(pool)) => drop(fleet.put(kind.kind, &serde_json::to_value(pool).unwrap_or_default())),
                 Ok(None) => {}
                 // A hub on a cluster without HyperShift has no such kind.

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use kiln_core::diagnostic::ObjectId;
 use kiln_core::ignition::SpecVersion;
 use kiln_core::ignition::pointer::{Header, PointerRequest, Reference, render_pointer};
+use kiln_core::machine::System;
 use kiln_core::payload::digest::Inputs;
 use kiln_core::payload::overlay::Overlay;
 use kiln_core::provision::{HostProvision, PoolConfig, PoolProvision, StoredPayload, names};
@@ -58,6 +59,9 @@ pub fn payload(payload: &StoredPayload, owner: &Owner) -> Option<Value> {
     }
     if !payload.kubeconfigs.is_empty() {
         data["kubeconfigs"] = encode(json!(payload.kubeconfigs).to_string());
+    }
+    if payload.system != System::default() {
+        data["system"] = encode(json!(payload.system).to_string());
     }
     Some(json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kiln.dev/ignition-payload",

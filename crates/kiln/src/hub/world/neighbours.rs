@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use kiln_core::diagnostic::Code;
 use serde_json::Value;
@@ -46,51 +47,95 @@ pub const FROM_THE_WHOLE: &[Code] = &[
 /// The words of all objects.
 #[derive(Debug, Default)]
 pub struct Neighbours {
-    numbers: HashMap<ObjectKey, u32>,
-    objects: HashMap<u32, (ObjectKey, Box<[u64]>)>,
+    numbers: HashMap<Arc<ObjectKey>, u32>,
+    objects: HashMap<u32, Known>,
     /// Who has a word; nobody once it is common.
-    words: HashMap<u64, Bearers>,
-    names: HashMap<u64, Vec<u32>>,
+    words: HashMap<Word, Bearers>,
+    names: HashMap<Word, Vec<u32>>,
     kinds: BTreeMap<(String, String), BTreeSet<u32>>,
     next: u32,
 }
 
+/// An object.
+#[derive(Debug)]
+struct Known {
+    key: Arc<ObjectKey>,
+    /// Of its text: what is the same has the same words.
+    digest: u64,
+    words: Box<[Word]>,
+}
+
+/// A word is known by its hash. Two words with one hash cost a needless neighbour, nothing else.
+type Word = u32;
+
+/// Ten thousand hosts have some hundred thousand words that few have: no list of its own for each.
 #[derive(Debug)]
 enum Bearers {
-    Few(Vec<u32>),
+    /// The first so many of these.
+    Few(u8, [u32; COMMON]),
     Common,
+}
+
+impl Bearers {
+    fn few(&self) -> &[u32] {
+        match self {
+            Bearers::Few(count, few) => &few[..usize::from(*count)],
+            Bearers::Common => &[],
+        }
+    }
+
+    fn add(&mut self, number: u32) {
+        match self {
+            Bearers::Few(count, few) if usize::from(*count) < COMMON => {
+                few[usize::from(*count)] = number;
+                *count += 1;
+            }
+            other => *other = Bearers::Common,
+        }
+    }
+
+    /// Says whether nobody is left.
+    fn remove(&mut self, number: u32) -> bool {
+        let Bearers::Few(count, few) = self else { return false };
+        if let Some(at) = few[..usize::from(*count)].iter().position(|other| *other == number) {
+            few.copy_within(at + 1.., at);
+            *count -= 1;
+        }
+        *count == 0
+    }
 }
 
 impl Neighbours {
     /// Takes the newest text of an object, or forgets it.
     pub fn update(&mut self, key: &ObjectKey, text: Option<&str>) {
+        let digest = text.map(digest);
+        let known = self.numbers.get(key).and_then(|number| self.objects.get(number));
+        if known.is_some_and(|known| Some(known.digest) == digest) {
+            return;
+        }
         self.forget(key);
-        let Some(object) = text.and_then(|text| serde_json::from_str(text).ok()) else { return };
+        let (Some(object), Some(digest)) = (text.and_then(|text| serde_json::from_str(text).ok()), digest) else {
+            return;
+        };
         let number = self.next;
         self.next = self.next.wrapping_add(1);
         let words = words(&object);
         for word in &words {
-            let bearers = self.words.entry(*word).or_insert_with(|| Bearers::Few(Vec::new()));
-            match bearers {
-                Bearers::Few(few) if few.len() < COMMON => few.push(number),
-                other => *other = Bearers::Common,
-            }
+            self.words.entry(*word).or_insert(Bearers::Few(0, [0; COMMON])).add(number);
         }
         self.names.entry(hash(&key.name)).or_default().push(number);
         self.kinds.entry((key.group.clone(), key.kind.clone())).or_default().insert(number);
-        self.numbers.insert(key.clone(), number);
-        self.objects.insert(number, (key.clone(), words.into()));
+        let key = Arc::new(key.clone());
+        self.numbers.insert(Arc::clone(&key), number);
+        self.objects.insert(number, Known { key, digest, words: words.into() });
     }
 
     fn forget(&mut self, key: &ObjectKey) {
         let Some(number) = self.numbers.remove(key) else { return };
-        let Some((_, words)) = self.objects.remove(&number) else { return };
+        let Some(Known { words, .. }) = self.objects.remove(&number) else { return };
         for word in words {
-            if let Some(Bearers::Few(few)) = self.words.get_mut(&word) {
-                few.retain(|other| *other != number);
-                if few.is_empty() {
-                    self.words.remove(&word);
-                }
+            if self.words.get_mut(&word).is_some_and(|bearers| bearers.remove(number)) {
+                self.words.remove(&word);
             }
         }
         let name = hash(&key.name);
@@ -103,6 +148,23 @@ impl Neighbours {
         if let Some(kind) = self.kinds.get_mut(&(key.group.clone(), key.kind.clone())) {
             kind.remove(&number);
         }
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// Every object, in order.
+    pub fn all(&self) -> Vec<ObjectKey> {
+        let mut keys: Vec<ObjectKey> = self.numbers.keys().map(|key| ObjectKey::clone(key)).collect();
+        keys.sort();
+        keys
     }
 
     /// The objects that have to do with one that may not be known yet, the nearest first, at most [`MOST`].
@@ -120,7 +182,7 @@ impl Neighbours {
         for _ in 0..2 {
             let end = found.order.len();
             for at in begin..end {
-                if let Some((key, words)) = self.objects.get(&found.order[at]) {
+                if let Some(Known { key, words, .. }) = self.objects.get(&found.order[at]) {
                     for word in words.iter().chain([&hash(&key.name)]) {
                         found.extend(self.names.get(word).into_iter().flatten().take(COMMON));
                     }
@@ -128,14 +190,12 @@ impl Neighbours {
             }
             begin = end;
         }
-        found.order.iter().take(MOST).filter_map(|number| Some(&self.objects.get(number)?.0)).collect()
+        found.order.iter().take(MOST).filter_map(|number| Some(&*self.objects.get(number)?.key)).collect()
     }
 
-    fn gather(&self, words: &[u64], found: &mut Found) {
+    fn gather(&self, words: &[Word], found: &mut Found) {
         for word in words {
-            if let Some(Bearers::Few(few)) = self.words.get(word) {
-                found.extend(few);
-            }
+            found.extend(self.words.get(word).into_iter().flat_map(Bearers::few));
             found.extend(self.names.get(word).into_iter().flatten().take(COMMON));
         }
     }
@@ -157,7 +217,7 @@ impl Found {
 }
 
 /// The words of an object, each once. Type and namespace are no words: everybody shares them.
-fn words(object: &Value) -> Vec<u64> {
+fn words(object: &Value) -> Vec<Word> {
     let mut words = BTreeSet::new();
     for (name, value) in object.as_object().into_iter().flatten() {
         match name.as_str() {
@@ -177,7 +237,7 @@ fn words(object: &Value) -> Vec<u64> {
     words.into_iter().collect()
 }
 
-fn collect(value: &Value, words: &mut BTreeSet<u64>) {
+fn collect(value: &Value, words: &mut BTreeSet<Word>) {
     match value {
         Value::String(text) => add(text, words),
         Value::Array(items) => items.iter().for_each(|item| collect(item, words)),
@@ -186,7 +246,7 @@ fn collect(value: &Value, words: &mut BTreeSet<u64>) {
     }
 }
 
-fn add(text: &str, words: &mut BTreeSet<u64>) {
+fn add(text: &str, words: &mut BTreeSet<Word>) {
     if text.is_empty() || text.len() > LONGEST || text.contains(char::is_whitespace) {
         return;
     }
@@ -197,10 +257,16 @@ fn add(text: &str, words: &mut BTreeSet<u64>) {
     }
 }
 
-/// Letter case does not tell MAC addresses apart. Two words with one hash cost a needless neighbour, nothing else.
-fn hash(text: &str) -> u64 {
+/// Letter case does not tell MAC addresses apart.
+fn hash(text: &str) -> Word {
     let mut hasher = DefaultHasher::new();
     text.to_ascii_lowercase().hash(&mut hasher);
+    hasher.finish() as Word
+}
+
+fn digest(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
     hasher.finish()
 }
 

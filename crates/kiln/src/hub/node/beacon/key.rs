@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use kiln_core::agent_token;
 use kiln_core::beacon_token::{Bearer, Claim};
 use kiln_core::boot_token::TokenHash;
 use kiln_core::bootstrap_token::BootstrapToken;
@@ -29,8 +30,14 @@ const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// What the key of agent tokens is derived with: a beacon token is no agent token, whatever it says.
+const AGENTS: &[u8] = b"kiln agent tokens v1";
+
 /// The key. It is never printed.
-pub struct BeaconKey(hmac::Key);
+pub struct BeaconKey {
+    beacons: hmac::Key,
+    agents: hmac::Key,
+}
 
 impl BeaconKey {
     /// Reads the Secret; None for any other, wherever it has its label from.
@@ -40,24 +47,38 @@ impl BeaconKey {
             return None;
         }
         let bytes = decode_bytes(&secret["data"], "key").filter(|bytes| bytes.len() == 32)?;
-        Some(BeaconKey(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
+        let beacons = hmac::Key::new(hmac::HMAC_SHA256, &bytes);
+        let agents = hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&beacons, AGENTS).as_ref());
+        Some(BeaconKey { beacons, agents })
     }
 
     /// The code over a message.
     pub fn sign(&self, message: &str) -> Vec<u8> {
-        hmac::sign(&self.0, message.as_bytes()).as_ref().to_vec()
+        hmac::sign(&self.beacons, message.as_bytes()).as_ref().to_vec()
     }
 
     /// The bootstrap token of a host that fetches with this boot token.
     pub fn bootstrap_token(&self, bearer: &Bearer, boot_token: &TokenHash) -> BootstrapToken {
         let mut code = [0; 32];
-        code.copy_from_slice(hmac::sign(&self.0, BootstrapToken::message(bearer, boot_token).as_bytes()).as_ref());
+        code.copy_from_slice(
+            hmac::sign(&self.beacons, BootstrapToken::message(bearer, boot_token).as_bytes()).as_ref(),
+        );
         BootstrapToken::of_code(&code)
+    }
+
+    /// The token of a host's agent.
+    pub fn agent_token(&self, bearer: &agent_token::Bearer) -> String {
+        bearer.render(hmac::sign(&self.agents, bearer.message().as_bytes()).as_ref())
+    }
+
+    /// Whether an agent's claim has the right code. How long that takes does not depend on the code.
+    pub fn verify_agent(&self, claim: &agent_token::Claim) -> bool {
+        hmac::verify(&self.agents, claim.bearer.message().as_bytes(), &claim.code).is_ok()
     }
 
     /// Whether a claim has the right code. How long that takes does not depend on the code.
     pub fn verify(&self, claim: &Claim) -> bool {
-        hmac::verify(&self.0, claim.bearer.message().as_bytes(), &claim.code).is_ok()
+        hmac::verify(&self.beacons, claim.bearer.message().as_bytes(), &claim.code).is_ok()
     }
 }
 
@@ -136,6 +157,20 @@ mod tests {
         ] {
             assert!(!key.verify(&Claim { bearer, code: code.to_vec() }));
         }
+    }
+
+    #[test]
+    fn an_agent_token_is_good_for_its_host_and_its_generation_and_no_beacon_token() {
+        let key = BeaconKey::read(&secret(&[1; 32]), "kiln").unwrap();
+        let bearer =
+            agent_token::Bearer { namespace: "site".into(), host: "w0".into(), uid: "u".into(), generation: 1 };
+        let claim = agent_token::Claim::parse(&key.agent_token(&bearer)).unwrap();
+        assert!(key.verify_agent(&claim));
+        assert!(!BeaconKey::read(&secret(&[2; 32]), "kiln").unwrap().verify_agent(&claim));
+        let other = agent_token::Bearer { generation: 2, ..bearer.clone() };
+        assert!(!key.verify_agent(&agent_token::Claim { bearer: other, code: claim.code }));
+        let code = key.sign(&bearer.message());
+        assert!(!key.verify_agent(&agent_token::Claim { bearer, code }), "another key");
     }
 
     #[test]

@@ -1,0 +1,740 @@
+//! The decision itself, in the order of [`plan_rollout`]: slots, failures, stages, budgets, and what follows for people.
+
+use super::*;
+
+/// Decides. Total and deterministic: every choice is made here.
+pub fn plan_rollout(situation: &Situation) -> Rollout {
+    let mut plan = Plan::new(situation);
+    plan.judge_slots();
+    plan.judge_failures();
+    plan.let_go_of_untaken();
+    plan.give_slots();
+    plan.tell()
+}
+
+/// A slot that was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Held,
+    Lost,
+    Over(Ended),
+}
+
+struct Group {
+    label: String,
+    limit: usize,
+    /// For upkeep.
+    upkeep: usize,
+    out: usize,
+    /// Not ready, and not by what this group is about: only upkeep minds them.
+    down: usize,
+}
+
+/// What a node takes from a budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Weight {
+    /// It does its work.
+    Up,
+    /// It is dead or not ready.
+    Down,
+    /// It holds a slot, or says that it tries.
+    Busy,
+}
+
+/// How far a policy is.
+struct Stage<'a> {
+    /// A canary is not finished.
+    canaries_undone: bool,
+    /// One of them has it. Nobody follows canaries that are away.
+    proved: bool,
+    /// The first wave that is not finished.
+    wave: Option<(usize, bool, &'a str)>,
+}
+
+struct Plan<'a> {
+    situation: &'a Situation<'a>,
+    by_id: ById<'a>,
+    slots: HashMap<&'a str, (&'a Slot, Fate)>,
+    policies: HashMap<&'a str, &'a Policy>,
+    canaries: HashMap<&'a str, BTreeSet<&'a str>>,
+    /// Policies that are halted, with the nodes they failed on.
+    failed: HashMap<&'a str, BTreeSet<&'a str>>,
+    halted: BTreeSet<&'a str>,
+    stages: HashMap<&'a str, Stage<'a>>,
+    groups: Vec<Group>,
+    groups_of: HashMap<&'a str, Vec<usize>>,
+    rollout: Rollout,
+}
+
+impl<'a> Plan<'a> {
+    fn new(situation: &'a Situation<'a>) -> Plan<'a> {
+        let by_id: ById<'a> = situation.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
+        let policies = situation.policies.iter().map(|policy| (policy.name.as_str(), policy)).collect();
+        Plan {
+            situation,
+            by_id,
+            slots: HashMap::new(),
+            policies,
+            canaries: HashMap::new(),
+            failed: HashMap::new(),
+            halted: BTreeSet::new(),
+            stages: HashMap::new(),
+            groups: Vec::new(),
+            groups_of: HashMap::new(),
+            rollout: Rollout::default(),
+        }
+    }
+
+    fn judge_slots(&mut self) {
+        for slot in self.situation.slots {
+            let node = self.by_id.get(slot.node.as_str()).copied();
+            let fate = judge_slot(slot, node, self.situation.now);
+            if let (Fate::Over(Ended::CameBack), Some(node), Holder::Change { revision, .. }) =
+                (fate, node, &slot.holder)
+                && node.wished.as_ref().is_some_and(|wished| wished.revision == *revision)
+            {
+                self.rollout.failures.insert(node.id.clone(), revision.clone());
+            }
+            self.slots.insert(&slot.node, (slot, fate));
+        }
+        for policy in self.situation.policies {
+            if let Some(first) = self.choose_canaries(policy) {
+                self.canaries.insert(&policy.name, first);
+            }
+        }
+    }
+
+    /// A number of canaries means nodes that can go; which they are stays the same while they are at it.
+    fn choose_canaries(&self, policy: &'a Policy) -> Option<BTreeSet<&'a str>> {
+        let able = |id: &&str| {
+            let node = self.by_id.get(*id).filter(|node| node.ready || node.has(policy));
+            node.is_some() || self.slots.get(*id).is_some_and(|(_, fate)| !matches!(fate, Fate::Over(_)))
+        };
+        Some(match policy.canary.as_ref()? {
+            Canary::Count(count) => policy.members.iter().map(String::as_str).filter(able).take(*count).collect(),
+            Canary::Nodes(nodes) => {
+                policy.members.iter().filter(|id| nodes.contains(*id)).map(String::as_str).collect()
+            }
+        })
+    }
+
+    /// Where a node stands before budgets and stages are asked.
+    fn standing(&self, node: &Node) -> Standing {
+        match self.slots.get(node.id.as_str()) {
+            Some((Slot { holder: Holder::Change { .. }, .. }, Fate::Held)) => return Standing::Going,
+            Some((_, Fate::Lost)) => return Standing::Lost,
+            _ => {}
+        }
+        let Some(wished) = &node.wished else { return Standing::Unheard };
+        let given_up = node.failed.as_ref() == Some(&wished.revision);
+        let Some(told) = node.tells_of(&wished.revision) else {
+            return if given_up { Standing::Failed(LOST.into()) } else { Standing::Unheard };
+        };
+        match &told.phase {
+            Phase::Applied => Standing::Settled,
+            Phase::RolledBack(why) | Phase::Refused(why) => Standing::Failed(why.clone()),
+            _ if given_up => Standing::Failed(LOST.into()),
+            Phase::Drifted(_) if !wished.repair => Standing::Settled,
+            // Without a slot only when somebody took the record away: it is out all the same.
+            Phase::Trying => Standing::Going,
+            Phase::Planned if told.disruption == Disruption::None => Standing::Free,
+            Phase::Planned | Phase::Drifted(_) => match node.ready {
+                true => Standing::Waiting(Reason::Budget { of: String::new(), limit: 0 }),
+                false => Standing::Waiting(Reason::NotReady),
+            },
+        }
+    }
+
+    fn judge_failures(&mut self) {
+        for node in self.situation.nodes {
+            let standing = self.standing(node);
+            let tried: Vec<&PolicyReference> = match (&standing, self.slots.get(node.id.as_str())) {
+                (Standing::Failed(_), _) => node.changing().collect(),
+                (Standing::Lost, Some((Slot { holder: Holder::Change { policies, .. }, .. }, _))) => {
+                    policies.iter().filter(|policy| !node.applied.contains(policy)).collect()
+                }
+                _ => Vec::new(),
+            };
+            for reference in tried {
+                let known = self.policies.get_key_value(reference.name.as_str());
+                if let Some((name, policy)) = known
+                    && policy.generation == reference.generation
+                {
+                    self.failed.entry(name).or_default().insert(&node.id);
+                }
+            }
+            self.rollout.nodes.insert(node.id.clone(), standing);
+        }
+        for policy in self.situation.policies {
+            let Some(failed) = self.failed.get(policy.name.as_str()) else { continue };
+            let first = self.canaries.get(policy.name.as_str());
+            let canary = first.is_some_and(|first| first.iter().any(|node| failed.contains(node)));
+            if canary || failed.len() >= policy.budget.written(policy.members.len()) {
+                self.halted.insert(&policy.name);
+                if policy.revert && !policy.withdrawn {
+                    let (name, generation) = (policy.name.clone(), policy.generation);
+                    self.rollout.withdraw.push(PolicyReference { name, generation });
+                }
+            }
+        }
+    }
+
+    /// A slot that nobody took is not needed by a node that must wait now.
+    fn let_go_of_untaken(&mut self) {
+        let untaken: Vec<&'a str> = self
+            .slots
+            .iter()
+            .filter(|(_, (slot, fate))| {
+                !slot.taken && *fate == Fate::Held && matches!(slot.holder, Holder::Change { .. })
+            })
+            .map(|(node, _)| *node)
+            .collect();
+        for id in untaken {
+            let Some(node) = self.by_id.get(id).copied() else { continue };
+            let halted = node.changing().any(|reference| {
+                self.halted.contains(reference.name.as_str())
+                    || self.policies.get(reference.name.as_str()).is_some_and(|policy| policy.paused)
+            });
+            if let (true, Some((_, fate))) = (halted, self.slots.get_mut(id)) {
+                *fate = Fate::Over(Ended::NotTaken);
+                let standing = self.standing(node);
+                self.rollout.nodes.insert(id.to_owned(), standing);
+            }
+        }
+    }
+
+    /// Why a node must not begin, by stages of the policies that change. With `only`, the stages of that policy alone.
+    fn stage(&self, node: &Node, only: Option<&str>) -> Option<Reason> {
+        let mut changing: Vec<&PolicyReference> = node.changing().collect();
+        changing.sort();
+        let policies: Vec<&Policy> =
+            changing.iter().filter_map(|reference| self.policies.get(reference.name.as_str()).copied()).collect();
+        for policy in &policies {
+            if self.halted.contains(policy.name.as_str()) {
+                return Some(Reason::Halted(policy.name.clone()));
+            }
+            if policy.paused {
+                return Some(Reason::Paused(policy.name.clone()));
+            }
+        }
+        policies.into_iter().find_map(|policy| self.stage_of(node, policy, only.is_none_or(|only| only == policy.name)))
+    }
+
+    /// Why a policy makes a node wait for others. Loosely, nobody waits for nodes that wait themselves.
+    fn stage_of(&self, node: &Node, policy: &Policy, strictly: bool) -> Option<Reason> {
+        let stage = self.stages.get(policy.name.as_str())?;
+        if let Some(first) = self.canaries.get(policy.name.as_str()).filter(|first| !first.is_empty()) {
+            if first.contains(node.id.as_str()) {
+                return None;
+            }
+            let waits = match strictly {
+                true => stage.canaries_undone || !stage.proved,
+                false => !stage.canaries_undone && !stage.proved,
+            };
+            if waits {
+                return Some(Reason::Canary(policy.name.clone()));
+            }
+        }
+        let waves = policy.waves.as_ref().filter(|_| strictly)?;
+        let first = stage.wave.filter(|first| *first < wave(waves, node))?;
+        Some(Reason::Wave { policy: policy.name.clone(), wave: first.2.to_owned() })
+    }
+
+    /// How far each policy is, once for all nodes.
+    fn count_stages(&mut self) {
+        for policy in self.situation.policies {
+            let undone = |id: &str| self.by_id.get(id).copied().filter(|node| !self.is_done(node, policy));
+            let first = self.canaries.get(policy.name.as_str());
+            let mut canaries = first.into_iter().flatten();
+            let has = |id: &&str| self.by_id.get(*id).is_some_and(|canary| canary.has(policy));
+            let proved = canaries.clone().any(has);
+            let canaries_undone = canaries.any(|id| undone(id).is_some());
+            let order = policy.waves.as_ref();
+            let wave = order.and_then(|order| {
+                policy.members.iter().filter_map(|id| undone(id)).map(|node| wave(order, node)).min()
+            });
+            self.stages.insert(&policy.name, Stage { canaries_undone, proved, wave });
+        }
+    }
+
+    /// Whether later stages need not wait for this node.
+    fn is_done(&self, node: &Node, policy: &Policy) -> bool {
+        let failed = self.failed.get(policy.name.as_str()).is_some_and(|failed| failed.contains(node.id.as_str()));
+        // A node that is not ready is skipped, unless it is this change that it is busy with.
+        let going = matches!(self.rollout.nodes.get(&node.id), Some(Standing::Going));
+        node.has(policy) || failed || node.refused.contains_key(&policy.name) || (!node.ready && !going)
+    }
+
+    fn weight(&self, node: &Node) -> Weight {
+        let fate = self.slots.get(node.id.as_str()).map(|(_, fate)| *fate);
+        let trying = node.told.as_ref().is_some_and(|told| told.phase == Phase::Trying);
+        match fate {
+            Some(Fate::Lost) => Weight::Down,
+            Some(Fate::Held) => Weight::Busy,
+            _ if trying => Weight::Busy,
+            _ if node.ready => Weight::Up,
+            _ => Weight::Down,
+        }
+    }
+
+    /// Whether a node that is down may be so because of what a policy says now: it tried that, or has it.
+    fn is_suspect(&self, node: &Node, policy: &str) -> bool {
+        let Some(policy) = self.policies.get(policy) else { return false };
+        let same =
+            |reference: &PolicyReference| reference.name == policy.name && reference.generation == policy.generation;
+        let tried = self.slots.get(node.id.as_str()).is_some_and(|(slot, fate)| match &slot.holder {
+            Holder::Change { policies, .. } => *fate == Fate::Lost && policies.iter().any(same),
+            Holder::Upkeep(_) => false,
+        });
+        tried || node.has(policy)
+    }
+
+    fn count_groups(&mut self) {
+        let mut members: BTreeMap<(u8, &'a str), BTreeSet<&'a str>> = BTreeMap::new();
+        for node in self.situation.nodes {
+            members.entry((1, &node.pool)).or_default().insert(&node.id);
+            for reference in &node.applied {
+                members.entry((0, &reference.name)).or_default().insert(&node.id);
+            }
+        }
+        for policy in self.situation.policies {
+            let known = policy.members.iter().filter_map(|id| self.by_id.get_key_value(id.as_str()));
+            members.entry((0, &policy.name)).or_default().extend(known.map(|(id, _)| *id));
+        }
+        for ((kind, name), nodes) in members {
+            let (label, budget, upkeep) = match kind {
+                0 => {
+                    let budget = self.policies.get(name).map(|policy| policy.budget).unwrap_or_default();
+                    (format!("policy {name}"), budget, budget)
+                }
+                _ => {
+                    let written = self.situation.pools.get(name).copied();
+                    let unwritten = Budget::Count(usize::MAX);
+                    match name {
+                        "" => ("all nodes without a pool".into(), unwritten, unwritten),
+                        _ => {
+                            (format!("pool {name}"), written.unwrap_or(unwritten), written.unwrap_or(Budget::Count(1)))
+                        }
+                    }
+                }
+            };
+            let (mut busy, mut suspect, mut down) = (0, 0, 0);
+            for node in nodes.iter().filter_map(|id| self.by_id.get(id)) {
+                match self.weight(node) {
+                    Weight::Up => {}
+                    Weight::Busy => busy += 1,
+                    Weight::Down if kind == 0 && self.is_suspect(node, name) => suspect += 1,
+                    Weight::Down => down += 1,
+                }
+            }
+            for id in &nodes {
+                self.groups_of.entry(id).or_default().push(self.groups.len());
+            }
+            // Of those that live, too, one always stays.
+            let living = nodes.len() - suspect - down;
+            let limit = budget.among(nodes.len()).min(suspect + living.saturating_sub(1).max(1));
+            let upkeep = upkeep.among(nodes.len());
+            self.groups.push(Group { label, limit, upkeep, out: busy + suspect, down });
+        }
+    }
+
+    fn give_slots(&mut self) {
+        self.count_stages();
+        self.count_groups();
+        let mut waiting: Vec<(&'a Node, Holder)> = Vec::new();
+        for node in self.situation.nodes {
+            // Also when the one before ends just now: its record has to go first.
+            if self.slots.contains_key(node.id.as_str()) {
+                continue;
+            }
+            if let Some(upkeep) = node.upkeep {
+                waiting.push((node, Holder::Upkeep(upkeep)));
+            } else if let (Some(Standing::Waiting(Reason::Budget { .. })), Some(wished)) =
+                (self.rollout.nodes.get(&node.id), &node.wished)
+            {
+                let (revision, policies) = (wished.revision.clone(), wished.policies.clone());
+                waiting.push((node, Holder::Change { revision, policies }));
+            }
+        }
+        waiting.sort_by(|a, b| a.0.id.cmp(&b.0.id));
+        let staged = self.give(&waiting, None);
+        // Everything that could move stands in the way of something else: the stages of the first policy alone count.
+        let moving = self.slots.values().any(|(_, fate)| *fate == Fate::Held)
+            || self.situation.nodes.iter().any(|node| {
+                node.ready
+                    && matches!(
+                        self.rollout.nodes.get(&node.id),
+                        Some(Standing::Unheard | Standing::Free | Standing::Going)
+                    )
+            });
+        if !moving
+            && self.rollout.grants.is_empty()
+            && let Some(first) = staged.first()
+        {
+            let first = first.clone();
+            self.give(&waiting, Some(&first));
+        }
+    }
+
+    /// Gives what can be given. Says which policies' stages kept somebody waiting.
+    fn give(&mut self, waiting: &[(&'a Node, Holder)], only: Option<&str>) -> BTreeSet<String> {
+        let mut staged = BTreeSet::new();
+        for (node, holder) in waiting {
+            if matches!(holder, Holder::Change { .. })
+                && let Some(reason) = self.stage(node, only)
+            {
+                if let Reason::Canary(policy) | Reason::Wave { policy, .. } = &reason {
+                    staged.insert(policy.clone());
+                }
+                self.rollout.nodes.insert(node.id.clone(), Standing::Waiting(reason));
+                continue;
+            }
+            let groups = self.groups_of.get(node.id.as_str()).cloned().unwrap_or_default();
+            // Whoever is out already takes nothing more from anybody.
+            let more = usize::from(self.weight(node) == Weight::Up);
+            let is_full = |group: &&Group| match holder {
+                Holder::Change { .. } => group.out + more > group.limit,
+                Holder::Upkeep(_) => group.out + group.down + more > group.upkeep,
+            };
+            let full = groups.iter().map(|index| &self.groups[*index]).find(is_full);
+            if let Some(Group { label, limit, .. }) = full {
+                let reason = Reason::Budget { of: label.clone(), limit: *limit };
+                if matches!(holder, Holder::Change { .. }) {
+                    self.rollout.nodes.insert(node.id.clone(), Standing::Waiting(reason));
+                }
+                continue;
+            }
+            groups.iter().for_each(|index| self.groups[*index].out += more);
+            if matches!(holder, Holder::Change { .. }) {
+                self.rollout.nodes.insert(node.id.clone(), Standing::Going);
+            }
+            self.rollout.grants.insert(node.id.clone(), holder.clone());
+        }
+        staged
+    }
+
+    fn tell(mut self) -> Rollout {
+        for (node, (slot, fate)) in &self.slots {
+            match fate {
+                Fate::Over(ended) => drop(self.rollout.releases.insert((*node).to_owned(), *ended)),
+                Fate::Held => {
+                    self.rollout.next = Some(self.rollout.next.map_or(slot.expires, |next| next.min(slot.expires)));
+                }
+                Fate::Lost => {}
+            }
+        }
+        for policy in self.situation.policies {
+            let halted = self.halted.contains(policy.name.as_str());
+            let mut progress = Progress { halted, ..Progress::default() };
+            let mut enactments = BTreeMap::new();
+            for id in &policy.members {
+                let Some(node) = self.by_id.get(id.as_str()) else { continue };
+                progress.matching += 1;
+                progress.ready += usize::from(node.ready);
+                progress.out += usize::from(self.weight(node) != Weight::Up);
+                let Some(enactment) = self.enactment(node, policy, halted) else { continue };
+                match &enactment {
+                    Enactment::Available => progress.available += 1,
+                    Enactment::Failing(_) => progress.failed += 1,
+                    Enactment::Aborted | Enactment::Withdrawn => progress.aborted += 1,
+                    Enactment::Pending(_) => progress.pending += 1,
+                    Enactment::Progressing(_) => {}
+                }
+                enactments.insert(id.clone(), enactment);
+            }
+            self.rollout.policies.insert(policy.name.clone(), progress);
+            self.rollout.enactments.insert(policy.name.clone(), enactments);
+        }
+        self.rollout
+    }
+
+    fn enactment(&self, node: &Node, policy: &Policy, halted: bool) -> Option<Enactment> {
+        if policy.withdrawn {
+            return Some(Enactment::Withdrawn);
+        }
+        if let Some(why) = node.refused.get(&policy.name) {
+            return Some(Enactment::Failing(format!("failure generating desiredState and capturedStates: {why}")));
+        }
+        if node.has(policy) {
+            return Some(Enactment::Available);
+        }
+        let failed = self.failed.get(policy.name.as_str()).is_some_and(|failed| failed.contains(node.id.as_str()));
+        Some(match self.rollout.nodes.get(&node.id)? {
+            Standing::Lost if failed => Enactment::Failing(LOST.into()),
+            Standing::Failed(why) => Enactment::Failing(why.clone()),
+            Standing::Going => Enactment::Progressing("Applying desired state"),
+            _ if !node.ready => return None,
+            _ if halted => Enactment::Aborted,
+            Standing::Waiting(reason) => Enactment::Pending(reason.clone()),
+            Standing::Settled | Standing::Free | Standing::Unheard | Standing::Lost => {
+                Enactment::Progressing("Waiting for the plan of the node")
+            }
+        })
+    }
+}
+
+/// How long after the end of its slot a node that is not ready may still be booting, in seconds.
+const LONGEST_BOOT: i64 = 1800;
+
+/// What is said of a node that did not come back from a change.
+const LOST: &str = "the node was lost while it tried the change";
+
+fn judge_slot(slot: &Slot, node: Option<&Node>, now: Moment) -> Fate {
+    let Some(node) = node else { return Fate::Over(Ended::Gone) };
+    let revision = match &slot.holder {
+        Holder::Upkeep(upkeep) if node.upkeep == Some(*upkeep) => {
+            let dead = !node.ready && now.0 >= slot.expires.0.saturating_add(LONGEST_BOOT);
+            return if dead { Fate::Lost } else { Fate::Held };
+        }
+        Holder::Upkeep(_) => return Fate::Over(Ended::NotAsked),
+        Holder::Change { revision, .. } => revision,
+    };
+    let about = node.tells_of(revision);
+    if about.is_some_and(|told| is_final(&told.phase)) {
+        return Fate::Over(Ended::Finished);
+    }
+    let wished = node.wished.as_ref().map(|wished| &wished.revision);
+    let over = now >= slot.expires;
+    if !slot.taken {
+        let begun = about.is_some_and(|told| told.phase == Phase::Trying);
+        let outdated = over || wished != Some(revision);
+        return if outdated && !begun { Fate::Over(Ended::NotTaken) } else { Fate::Held };
+    }
+    match &node.told {
+        // A node tells of one revision at a time: it no longer tries this one. That it was told after the slot was taken
+        // follows from the order of things: a slot is given for what was told last.
+        Some(told) if told.revision != *revision && wished == Some(&told.revision) && told.at >= slot.renewed => {
+            Fate::Over(Ended::CameBack)
+        }
+        _ if !over => Fate::Held,
+        // Back, and still before its change.
+        Some(told) if told.revision == *revision && told.phase != Phase::Trying && told.at > slot.expires => {
+            Fate::Over(Ended::CameBack)
+        }
+        _ => Fate::Lost,
+    }
+}
+
+/// What waves are ordered by: the place in the list, then whether there is a value, then the value.
+fn wave<'n>(waves: &Waves, node: &'n Node) -> (usize, bool, &'n str) {
+    match node.labels.get(&waves.label) {
+        None => (usize::MAX, true, "without the label"),
+        Some(value) => {
+            (waves.order.iter().position(|listed| listed == value).unwrap_or(waves.order.len()), false, value)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reference(name: &str) -> PolicyReference {
+        PolicyReference { name: name.into(), generation: 1 }
+    }
+
+    fn node(id: &str, told: Option<(&str, Phase, i64)>) -> Node {
+        Node {
+            id: id.into(),
+            ready: true,
+            wished: Some(Wished { revision: "r".into(), policies: vec![reference("p")], repair: false }),
+            told: told.map(|(revision, phase, at)| Told {
+                revision: revision.into(),
+                phase,
+                disruption: Disruption::LinkBounce,
+                at: Moment(at),
+            }),
+            ..Node::default()
+        }
+    }
+
+    #[test]
+    fn a_slot_ends_for_these_reasons_only() {
+        // Renewed at 100, over at 200.
+        let slot = |revision: &str, taken: bool| Slot {
+            node: "n".into(),
+            holder: Holder::Change { revision: revision.into(), policies: vec![reference("p")] },
+            taken,
+            renewed: Moment(100),
+            expires: Moment(200),
+        };
+        let told = |revision: &'static str, phase: Phase, at: i64| Some((revision, phase, at));
+        let planned = |at: i64| told("r", Phase::Planned, at);
+        for (slot, told, now, expected) in [
+            (slot("r", false), planned(90), 150, Fate::Held),
+            (slot("r", false), planned(90), 200, Fate::Over(Ended::NotTaken)),
+            (slot("old", false), planned(90), 150, Fate::Over(Ended::NotTaken)),
+            (slot("r", true), planned(90), 150, Fate::Held),
+            (slot("r", true), told("r", Phase::Trying, 110), 150, Fate::Held),
+            (slot("r", true), told("r", Phase::Applied, 110), 150, Fate::Over(Ended::Finished)),
+            (slot("r", true), told("r", Phase::RolledBack("x".into()), 110), 300, Fate::Over(Ended::Finished)),
+            // Silent: lost, however long.
+            (slot("r", true), told("r", Phase::Trying, 110), 9999, Fate::Lost),
+            (slot("r", true), planned(90), 9999, Fate::Lost),
+            (slot("r", true), planned(201), 300, Fate::Over(Ended::CameBack)),
+            // Superseded: kept until the node speaks of something else or of its end.
+            (slot("old", true), told("old", Phase::Trying, 110), 150, Fate::Held),
+            (slot("old", true), told("old", Phase::Applied, 110), 150, Fate::Over(Ended::Finished)),
+            (slot("old", true), planned(120), 150, Fate::Over(Ended::CameBack)),
+            (slot("old", true), told("older", Phase::Planned, 120), 150, Fate::Held),
+        ] {
+            let node = node("n", told);
+            assert_eq!(judge_slot(&slot, Some(&node), Moment(now)), expected, "{slot:?} {:?} at {now}", node.told);
+        }
+        assert_eq!(judge_slot(&slot("r", true), None, Moment(0)), Fate::Over(Ended::Gone));
+
+        let boots = Slot { holder: Holder::Upkeep(Upkeep::Reboot), ..slot("r", true) };
+        for (upkeep, ready, now, expected) in [
+            (Some(Upkeep::Reboot), false, 1999, Fate::Held),
+            (Some(Upkeep::Reboot), false, 2000, Fate::Lost),
+            (Some(Upkeep::Reboot), true, 9999, Fate::Held),
+            (Some(Upkeep::Drain), true, 150, Fate::Over(Ended::NotAsked)),
+            (None, false, 150, Fate::Over(Ended::NotAsked)),
+        ] {
+            let node = Node { upkeep, ready, ..node("n", None) };
+            assert_eq!(judge_slot(&boots, Some(&node), Moment(now)), expected, "{upkeep:?} {ready} at {now}");
+        }
+    }
+
+    /// Five nodes that have said what they would change.
+    fn five() -> Vec<Node> {
+        (0..5)
+            .map(|number| Node {
+                labels: BTreeMap::from([("zone".to_owned(), if number < 2 { "b" } else { "a" }.to_owned())]),
+                ..node(&format!("n{number}"), Some(("r", Phase::Planned, 1)))
+            })
+            .collect()
+    }
+
+    fn policy() -> Policy {
+        let members = (0..5).map(|number| format!("n{number}")).collect();
+        Policy { name: "p".into(), generation: 1, members, ..Policy::default() }
+    }
+
+    fn granted(nodes: &[Node], policy: &Policy) -> (String, Rollout) {
+        let policies = std::slice::from_ref(policy);
+        let pools = BTreeMap::new();
+        let rollout = plan_rollout(&Situation { now: Moment(10), nodes, slots: &[], policies, pools: &pools });
+        (rollout.grants.keys().cloned().collect::<Vec<_>>().join(" "), rollout)
+    }
+
+    #[test]
+    fn who_goes_first_follows_budget_canary_wave_and_pause() {
+        let waves = Some(Waves { label: "zone".into(), order: vec!["a".into()] });
+        let mut away = five();
+        away[0].ready = false;
+        let mut proved = five();
+        proved[0].applied = vec![reference("p")];
+        proved[0].told = Some(Told { phase: Phase::Applied, ..proved[0].told.clone().unwrap() });
+        let one = Some(Canary::Count(1));
+        for (nodes, policy, expected) in [
+            (five(), policy(), "n0 n1 n2"),
+            (five(), Policy { budget: Budget::Count(1), ..policy() }, "n0"),
+            (five(), Policy { budget: Budget::Count(9), ..policy() }, "n0 n1 n2 n3"),
+            // Whoever is not ready is skipped, and takes nobody's place.
+            (away.clone(), policy(), "n1 n2 n3"),
+            // Of those that live one always stays.
+            (away.clone(), Policy { budget: Budget::Count(9), ..policy() }, "n1 n2 n3"),
+            (five(), Policy { canary: one.clone(), ..policy() }, "n0"),
+            (away, Policy { canary: one.clone(), ..policy() }, "n1"),
+            (proved.clone(), Policy { canary: one, ..policy() }, "n1 n2 n3"),
+            (five(), Policy { waves: waves.clone(), ..policy() }, "n2 n3 n4"),
+            (five(), Policy { waves, budget: Budget::Count(2), ..policy() }, "n2 n3"),
+            (five(), Policy { paused: true, ..policy() }, ""),
+        ] {
+            assert_eq!(granted(&nodes, &policy).0, expected, "{policy:?}");
+        }
+    }
+
+    #[test]
+    fn failures_halt_the_rest_and_take_back_what_was_given() {
+        let mut nodes = five();
+        for node in &mut nodes[..3] {
+            node.told = Some(Told { phase: Phase::RolledBack("no gateway".into()), ..node.told.clone().unwrap() });
+        }
+        nodes[3].applied = vec![reference("p")];
+        nodes[3].told.as_mut().unwrap().phase = Phase::Applied;
+        let (given, rollout) = granted(&nodes, &Policy { revert: true, ..policy() });
+        assert_eq!(given, "");
+        let progress = rollout.policies["p"];
+        assert_eq!((progress.failed, progress.available, progress.aborted, progress.halted), (3, 1, 1, true));
+        assert_eq!(rollout.enactments["p"]["n0"], Enactment::Failing("no gateway".into()));
+        assert_eq!(rollout.enactments["p"]["n4"], Enactment::Aborted);
+        assert_eq!(rollout.withdraw, [reference("p")]);
+        // One failure of three that may fail halts nobody, unless it is the canary's.
+        nodes[1] = five()[1].clone();
+        nodes[2] = five()[2].clone();
+        assert_eq!(granted(&nodes, &policy()).0, "n1 n2 n4");
+        assert_eq!(granted(&nodes, &Policy { canary: Some(Canary::Count(1)), ..policy() }).0, "");
+    }
+
+    #[test]
+    fn stages_that_wait_for_each_other_are_untied() {
+        let canary = |node: &str| Some(Canary::Nodes(BTreeSet::from([node.to_owned()])));
+        let policies = [
+            Policy { canary: canary("n0"), ..policy() },
+            Policy { name: "q".into(), canary: canary("n1"), ..policy() },
+        ];
+        let mut nodes = five();
+        for node in &mut nodes {
+            node.wished.as_mut().unwrap().policies.push(reference("q"));
+        }
+        let pools = BTreeMap::new();
+        let situation = Situation { now: Moment(10), nodes: &nodes, slots: &[], policies: &policies, pools: &pools };
+        let rollout = plan_rollout(&situation);
+        assert_eq!(rollout.grants.keys().collect::<Vec<_>>(), ["n0"]);
+    }
+
+    #[test]
+    fn a_node_that_dies_frees_its_slot_for_everything_but_what_it_died_of() {
+        let died = |generation: i64| {
+            let mut nodes = five();
+            nodes[0].ready = false;
+            nodes[0].told = Some(Told { phase: Phase::Trying, ..nodes[0].told.clone().unwrap() });
+            let slot = Slot {
+                node: "n0".into(),
+                holder: Holder::Change { revision: "r".into(), policies: vec![reference("p")] },
+                taken: true,
+                renewed: Moment(1),
+                expires: Moment(9),
+            };
+            let wished = Wished { revision: format!("r{generation}"), policies: vec![], repair: false };
+            for node in &mut nodes {
+                let policies = vec![PolicyReference { name: "p".into(), generation }];
+                node.wished = Some(Wished { policies, ..wished.clone() });
+                if node.id != "n0" {
+                    node.told.as_mut().unwrap().revision.clone_from(&wished.revision);
+                }
+            }
+            (nodes, slot)
+        };
+        let given = |now: i64, generation: i64, budget: usize| {
+            let (nodes, slot) = died(generation);
+            let policies = [Policy { generation, budget: Budget::Count(budget), ..policy() }];
+            let (slots, pools) = ([slot], BTreeMap::new());
+            let situation =
+                Situation { now: Moment(now), nodes: &nodes, slots: &slots, policies: &policies, pools: &pools };
+            let rollout = plan_rollout(&situation);
+            (rollout.grants.keys().cloned().collect::<Vec<_>>().join(" "), rollout.policies["p"].halted)
+        };
+        // While its time runs, it may still come back; then it is a failure, and the budget of this generation is less.
+        assert_eq!(given(8, 1, 1), (String::new(), false));
+        assert_eq!(given(10, 1, 1), (String::new(), true));
+        assert_eq!(given(10, 1, 3), ("n1 n2".into(), false));
+        // Edited, the policy owes it nothing.
+        assert_eq!(given(10, 2, 1), ("n1".into(), false));
+        assert_eq!(given(10, 2, 9), ("n1 n2 n3".into(), false));
+    }
+
+    #[test]
+    fn what_changes_nothing_needs_no_slot_and_a_reboot_needs_one() {
+        let mut nodes = five();
+        nodes[0].told.as_mut().unwrap().disruption = Disruption::None;
+        nodes[1].upkeep = Some(Upkeep::Reboot);
+        let (given, rollout) = granted(&nodes, &Policy { budget: Budget::Count(1), ..policy() });
+        assert_eq!((given.as_str(), &rollout.nodes["n0"]), ("n1", &Standing::Free));
+        assert_eq!(rollout.grants["n1"], Holder::Upkeep(Upkeep::Reboot));
+        let of = Standing::Waiting(Reason::Budget { of: "policy p".into(), limit: 1 });
+        assert_eq!(rollout.nodes["n2"], of);
+    }
+}
