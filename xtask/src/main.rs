@@ -78,11 +78,13 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
-/// Runs a command, showing it; an exit code other than 0 ends the task.
+/// Runs a command, showing it and how long it took; an exit code other than 0 ends the task.
 fn execute(command: &mut Command) -> Result<()> {
     let shown = format!("{command:?}");
     println!("$ {shown}");
+    let begun = std::time::Instant::now();
     let status = command.status().with_context(|| format!("cannot start {shown}"))?;
+    println!("({:.0} s)", begun.elapsed().as_secs_f64());
     if !status.success() {
         bail!("{shown} ended with {status}");
     }

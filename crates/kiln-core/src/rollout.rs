@@ -19,8 +19,10 @@
 //! **Budgets.** A node is *out* when it holds a taken or given slot or says that it tries. A slot is given only if, with it,
 //! no more nodes are out than each of these allows: the node's pool, and every policy that selects the node or is still in
 //! force on it. A node that is dead or not ready counts where it may be the change that made it so: for a policy whose present
-//! generation it has or tried; and for upkeep, as in upstream's pools. Nothing else waits for the dead. Of two or more nodes
-//! that live one always stays, whatever is written. A pool that says nothing lets one node at a time go for upkeep, as
+//! generation it has or tried; and for upkeep, as in upstream's pools. Nothing else waits for the dead. A node on which the
+//! present generation of a policy failed, or that was lost with it, keeps its place among those that get this generation: one
+//! that is bad for nodes harms no more of them than may be out. Of two or more nodes that live one always stays, whatever
+//! is written. A pool that says nothing lets one node at a time go for upkeep, as
 //! upstream's pools do. A change without effect ([`Disruption::None`]) needs no slot.
 //!
 //! **Order.** Canary nodes first, then waves by a label, one after the other; a node that is not ready is skipped. As many
@@ -61,12 +63,21 @@ pub struct Node {
     pub applied: Vec<PolicyReference>,
     /// Its last report.
     pub told: Option<Told>,
-    /// A revision that the node was lost with too often.
-    pub failed: Option<String>,
+    /// What it was lost with, and came back without.
+    pub lost: Option<Lost>,
     /// Policies that select it and are not in its wish, and why.
     pub refused: BTreeMap<String, String>,
     /// Somebody wants to take it out.
     pub upkeep: Option<Upkeep>,
+}
+
+/// That a node was lost with a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// To which revision.
+    pub revision: String,
+    /// So often that it is not tried again.
+    pub given_up: bool,
 }
 
 /// What a node's network shall be.

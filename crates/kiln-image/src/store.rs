@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! key                        the key that signs URLs of images with secrets (0600, made on first use)
+//! lock                       held while a folder of a base is made, shown or taken away
 //! bases/NAME/base.json       what was imported: kind, length, sha256, identity
 //! bases/NAME/image           the imported file (a copy, or a hard link with `--link`)
 //! bases/NAME/shared          bytes that replace a part of the base in the images of all hosts
@@ -156,6 +157,7 @@ impl Store {
                 "forget them first: kiln image forget --store DIR --host HOST",
             ));
         }
+        let _held = write::hold_bases(&self.root)?;
         write::remove_folder(&self.base_folder(base))
     }
 

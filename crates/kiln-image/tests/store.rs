@@ -323,7 +323,9 @@ fn only_the_owner_reads_the_store_and_a_dead_import_is_swept_away() {
     let raw = disk_file(&folder, &Disk::default());
     let store = Store::create(&folder.join("store")).unwrap();
     let bases = folder.join("store/bases");
-    // What a killed import leaves: a folder out of sight with a lock that nobody holds.
+    // What a killed import leaves: a folder out of sight with a lock that nobody holds, or with none.
+    let just_begun = bases.join(".unfinished-3-0-base");
+    fs::create_dir(&just_begun).unwrap();
     let dead = bases.join(".unfinished-1-0-base");
     fs::create_dir(&dead).unwrap();
     fs::write(dead.join("lock"), "").unwrap();
@@ -335,12 +337,14 @@ fn only_the_owner_reads_the_store_and_a_dead_import_is_swept_away() {
     lock.lock().unwrap();
     assert_eq!(store.base_names().unwrap(), []);
     store.import(&raw, &base(), ImportOptions::default(), &mut |_, _| {}).unwrap();
-    assert!(!dead.exists() && alive.exists());
+    assert!(!dead.exists() && !just_begun.exists() && alive.exists());
     store.compose(&host("n1"), &base(), &wish(1), true, Hashing::WhereUsual).unwrap();
     let key = store.url_key().unwrap();
     assert_eq!(key.sign("/x", 1), Store::open(&folder.join("store")).unwrap().url_key().unwrap().sign("/x", 1));
     let mode = |path: &str| fs::metadata(folder.join(path)).unwrap().permissions().mode() & 0o777;
-    for secret in ["key", "hosts/n1/base.image", "bases/base/image", "bases/base/base.json", "bases/base/prepared"] {
+    for secret in
+        ["key", "lock", "hosts/n1/base.image", "bases/base/image", "bases/base/base.json", "bases/base/prepared"]
+    {
         assert_eq!(mode(&format!("store/{secret}")), 0o600, "{secret}");
     }
     for secret in ["", "hosts", "hosts/n1", "bases", "bases/base"] {

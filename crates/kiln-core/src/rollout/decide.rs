@@ -20,14 +20,27 @@ enum Fate {
     Over(Ended),
 }
 
-struct Group {
+struct Group<'a> {
     label: String,
+    /// Of a policy.
+    policy: Option<&'a str>,
     limit: usize,
     /// For upkeep.
     upkeep: usize,
     out: usize,
     /// Not ready, and not by what this group is about: only upkeep minds them.
     down: usize,
+    /// Back from a bad change of this policy: whoever gets the same minds them.
+    harmed: usize,
+}
+
+/// How a group counts a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Up,
+    Out,
+    Down,
+    Harmed,
 }
 
 /// What a node takes from a budget.
@@ -61,7 +74,7 @@ struct Plan<'a> {
     failed: HashMap<&'a str, BTreeSet<&'a str>>,
     halted: BTreeSet<&'a str>,
     stages: HashMap<&'a str, Stage<'a>>,
-    groups: Vec<Group>,
+    groups: Vec<Group<'a>>,
     groups_of: HashMap<&'a str, Vec<usize>>,
     rollout: Rollout,
 }
@@ -126,7 +139,7 @@ impl<'a> Plan<'a> {
             _ => {}
         }
         let Some(wished) = &node.wished else { return Standing::Unheard };
-        let given_up = node.failed.as_ref() == Some(&wished.revision);
+        let given_up = node.lost.as_ref().is_some_and(|lost| lost.given_up && lost.revision == wished.revision);
         let Some(told) = node.tells_of(&wished.revision) else {
             return if given_up { Standing::Failed(LOST.into()) } else { Standing::Unheard };
         };
@@ -217,6 +230,10 @@ impl<'a> Plan<'a> {
                 return Some(Reason::Paused(policy.name.clone()));
             }
         }
+        // Its turn was before, and others may wait for the place it keeps.
+        if self.was_lost(node) {
+            return None;
+        }
         policies.into_iter().find_map(|policy| self.stage_of(node, policy, only.is_none_or(|only| only == policy.name)))
     }
 
@@ -277,6 +294,47 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// Whether a node came back, now or before, without the change it shall have.
+    fn was_lost(&self, node: &Node) -> bool {
+        let Some(wished) = &node.wished else { return false };
+        self.rollout.failures.get(&node.id) == Some(&wished.revision)
+            || node.lost.as_ref().is_some_and(|lost| lost.revision == wished.revision)
+    }
+
+    /// Whether what a policy says now was bad for a node that lives.
+    fn is_harmed(&self, node: &Node, policy: &str) -> bool {
+        let failed = self.failed.get(policy).is_some_and(|failed| failed.contains(node.id.as_str()));
+        failed || (self.was_lost(node) && is_changing(node, policy))
+    }
+
+    fn place(&self, node: &Node, policy: Option<&str>) -> Place {
+        match (self.weight(node), policy) {
+            (Weight::Busy, _) => Place::Out,
+            (Weight::Down, Some(policy)) if self.is_suspect(node, policy) => Place::Out,
+            (Weight::Down, _) => Place::Down,
+            (Weight::Up, Some(policy)) if self.is_harmed(node, policy) => Place::Harmed,
+            (Weight::Up, _) => Place::Up,
+        }
+    }
+
+    /// Whether a group lets a node go no more.
+    fn is_full(&self, group: &Group, node: &Node, holder: &Holder) -> bool {
+        let place = self.place(node, group.policy);
+        // Whoever is counted already takes nothing more from anybody.
+        match holder {
+            Holder::Upkeep(_) => {
+                let more = usize::from(matches!(place, Place::Up | Place::Harmed));
+                group.out + group.down + more > group.upkeep
+            }
+            Holder::Change { .. } => {
+                let same = group.policy.is_some_and(|policy| is_changing(node, policy));
+                let harmed = if same && place != Place::Harmed { group.harmed } else { 0 };
+                let more = usize::from(place != Place::Out);
+                group.out + harmed + more > group.limit
+            }
+        }
+    }
+
     /// Whether a node that is down may be so because of what a policy says now: it tried that, or has it.
     fn is_suspect(&self, node: &Node, policy: &str) -> bool {
         let Some(policy) = self.policies.get(policy) else { return false };
@@ -318,13 +376,17 @@ impl<'a> Plan<'a> {
                     }
                 }
             };
-            let (mut busy, mut suspect, mut down) = (0, 0, 0);
+            let policy = (kind == 0).then_some(name);
+            let (mut out, mut suspect, mut down, mut harmed) = (0, 0, 0, 0);
             for node in nodes.iter().filter_map(|id| self.by_id.get(id)) {
-                match self.weight(node) {
-                    Weight::Up => {}
-                    Weight::Busy => busy += 1,
-                    Weight::Down if kind == 0 && self.is_suspect(node, name) => suspect += 1,
-                    Weight::Down => down += 1,
+                match self.place(node, policy) {
+                    Place::Up => {}
+                    Place::Out => {
+                        out += 1;
+                        suspect += usize::from(self.weight(node) == Weight::Down);
+                    }
+                    Place::Down => down += 1,
+                    Place::Harmed => harmed += 1,
                 }
             }
             for id in &nodes {
@@ -334,7 +396,7 @@ impl<'a> Plan<'a> {
             let living = nodes.len() - suspect - down;
             let limit = budget.among(nodes.len()).min(suspect + living.saturating_sub(1).max(1));
             let upkeep = upkeep.among(nodes.len());
-            self.groups.push(Group { label, limit, upkeep, out: busy + suspect, down });
+            self.groups.push(Group { label, policy, limit, upkeep, out, down, harmed });
         }
     }
 
@@ -390,13 +452,7 @@ impl<'a> Plan<'a> {
                 continue;
             }
             let groups = self.groups_of.get(node.id.as_str()).cloned().unwrap_or_default();
-            // Whoever is out already takes nothing more from anybody.
-            let more = usize::from(self.weight(node) == Weight::Up);
-            let is_full = |group: &&Group| match holder {
-                Holder::Change { .. } => group.out + more > group.limit,
-                Holder::Upkeep(_) => group.out + group.down + more > group.upkeep,
-            };
-            let full = groups.iter().map(|index| &self.groups[*index]).find(is_full);
+            let full = groups.iter().map(|index| &self.groups[*index]).find(|group| self.is_full(group, node, holder));
             if let Some(Group { label, limit, .. }) = full {
                 let reason = Reason::Budget { of: label.clone(), limit: *limit };
                 if matches!(holder, Holder::Change { .. }) {
@@ -404,7 +460,17 @@ impl<'a> Plan<'a> {
                 }
                 continue;
             }
-            groups.iter().for_each(|index| self.groups[*index].out += more);
+            for index in groups {
+                let place = self.place(node, self.groups[index].policy);
+                let group = &mut self.groups[index];
+                match place {
+                    Place::Out => continue,
+                    Place::Up => {}
+                    Place::Down => group.down -= 1,
+                    Place::Harmed => group.harmed -= 1,
+                }
+                group.out += 1;
+            }
             if matches!(holder, Holder::Change { .. }) {
                 self.rollout.nodes.insert(node.id.clone(), Standing::Going);
             }
@@ -513,6 +579,10 @@ fn judge_slot(slot: &Slot, node: Option<&Node>, now: Moment) -> Fate {
         }
         _ => Fate::Lost,
     }
+}
+
+fn is_changing(node: &Node, policy: &str) -> bool {
+    node.changing().any(|reference| reference.name == policy)
 }
 
 /// What waves are ordered by: the place in the list, then whether there is a value, then the value.
@@ -661,10 +731,10 @@ mod tests {
         assert_eq!(rollout.enactments["p"]["n0"], Enactment::Failing("no gateway".into()));
         assert_eq!(rollout.enactments["p"]["n4"], Enactment::Aborted);
         assert_eq!(rollout.withdraw, [reference("p")]);
-        // One failure of three that may fail halts nobody, unless it is the canary's.
+        // One failure of three that may fail halts nobody, unless it is the canary's; but it keeps its place.
         nodes[1] = five()[1].clone();
         nodes[2] = five()[2].clone();
-        assert_eq!(granted(&nodes, &policy()).0, "n1 n2 n4");
+        assert_eq!(granted(&nodes, &policy()).0, "n1 n2");
         assert_eq!(granted(&nodes, &Policy { canary: Some(Canary::Count(1)), ..policy() }).0, "");
     }
 

@@ -7,8 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proptest::prelude::*;
-
 use super::*;
 use crate::assignment::{Disruption, Phase, PolicyReference};
 
@@ -187,7 +185,10 @@ impl World {
                 applied: settled.map_or_else(|| stored.applied.clone(), |wished| wished.policies.clone()),
                 wished,
                 told: stored.told.clone(),
-                failed: stored.losses.as_ref().filter(|(_, times)| *times >= 3).map(|(revision, _)| revision.clone()),
+                lost: stored
+                    .losses
+                    .as_ref()
+                    .map(|(revision, times)| Lost { revision: revision.clone(), given_up: *times >= 3 }),
                 refused: BTreeMap::new(),
                 upkeep: stored.upkeep,
             }
@@ -506,11 +507,14 @@ impl World {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
-    #[test]
-    fn small_fleets_stay_within_every_budget_and_settle(seed in any::<u64>(), nodes in 1_usize..30) {
-        World::new(seed, nodes).run(1500, 40_000);
+/// Days by number: the same ones each time, so that what passed passes. `KILN_DAYS=1000` looks at more of them.
+#[test]
+fn small_fleets_stay_within_every_budget_and_settle() {
+    let days: u64 = std::env::var("KILN_DAYS").ok().and_then(|days| days.parse().ok()).unwrap_or(12);
+    // These were too bad once: a reboot and a change went together, a bad change went on beside nodes that came back from it.
+    for day in (0..days).chain([186, 100_011, 100_053, 100_219]) {
+        let nodes = 1 + usize::try_from(day % 29).unwrap_or(0);
+        World::new(day.wrapping_mul(0x1234_5678_9abc_def1), nodes).run(1500, 40_000);
     }
 }
 

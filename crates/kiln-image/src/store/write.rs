@@ -30,6 +30,13 @@ pub(super) fn unfinished_beside(path: &Path) -> PathBuf {
     path.with_file_name(format!("{UNFINISHED}{}-{count}-{name}", std::process::id()))
 }
 
+/// Whoever holds this may make, show or take away folders of bases. The system takes it back when the process dies.
+pub(super) fn hold_bases(root: &Path) -> Result<File, ImageError> {
+    let path = root.join("lock");
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+    file.and_then(|file| file.lock().map(|()| file)).map_err(cannot_write(&path))
+}
+
 /// Puts a file there with these bytes, or leaves what was there.
 pub(super) fn replace_file(path: &Path, parts: &[&[u8]]) -> Result<(), ImageError> {
     let unfinished = unfinished_beside(path);

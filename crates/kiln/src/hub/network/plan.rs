@@ -19,8 +19,8 @@ use kiln_core::assignment::{Assignment, DriftAction, Permit, Proof};
 use kiln_core::policy::{self, AFTER_PROOF, LONGEST_TIME, NetworkPolicy, NodeChoice, OnFailure, RolloutWish};
 use kiln_core::rollout::conditions::{self, of_enactment, of_policy};
 use kiln_core::rollout::{
-    self, Budget, Canary, Enactment, Ended, Holder, Node, Policy, Progress, Rollout, Situation, Slot, Standing, Waves,
-    Wished, plan_rollout,
+    self, Budget, Canary, Enactment, Ended, Holder, Lost, Node, Policy, Progress, Rollout, Situation, Slot, Standing,
+    Waves, Wished, plan_rollout,
 };
 use kiln_core::timeline::Moment;
 use serde_json::{Value, json};
@@ -230,7 +230,10 @@ fn node(seen: &Seen, id: &str, view: &View) -> Node {
         }),
         applied,
         told: host.told.clone(),
-        failed: host.failed.as_ref().filter(|(_, times)| *times >= MOST_LOSSES).map(|(revision, _)| revision.clone()),
+        lost: host
+            .failed
+            .as_ref()
+            .map(|(revision, times)| Lost { revision: revision.clone(), given_up: *times >= MOST_LOSSES }),
         refused: composition.refused.clone(),
         upkeep: host.upkeep,
     }

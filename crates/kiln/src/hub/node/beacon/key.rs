@@ -127,8 +127,11 @@ async fn try_make(api: &Api<DynamicObject>, namespace: &str) -> Result<Option<Be
     let object: DynamicObject = serde_json::from_value(object).map_err(kube::Error::SerdeError)?;
     match api.create(&PostParams::default(), &object).await {
         Ok(made) => Ok(read(made)),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(api.get_opt(SECRET).await?.and_then(read)),
-        Err(error) => Err(error),
+        Err(error) => match api.get_opt(SECRET).await? {
+            // Another replica was first, or the answer to this one was lost.
+            Some(made) => Ok(read(made)),
+            None => Err(error),
+        },
     }
 }
 
