@@ -38,6 +38,8 @@ const SLOW: Duration = Duration::from_secs(5);
 const SLACK: u32 = 3;
 /// So many tries in a row must fail before a probe that passed is taken for lost: one packet may get lost any time.
 const LOST: u32 = 2;
+/// For so long, too, where the hub is asked: a hub that starts anew, or is busy, is no reason to give up a proved network.
+const HUB_AWAY: Duration = Duration::from_secs(10);
 
 /// Probes that count.
 #[derive(Debug)]
@@ -62,6 +64,10 @@ impl Asked {
             _ => TRY,
         }
     }
+
+    fn endurance(&self) -> Duration {
+        if self.target.may_be_slow() { HUB_AWAY } else { Duration::ZERO }
+    }
 }
 
 /// Probes that are being asked all the time.
@@ -76,6 +82,8 @@ pub struct Watch {
 struct Record {
     name: String,
     patience: Duration,
+    /// How long it must have failed to be lost.
+    endurance: Duration,
     history: Mutex<History>,
 }
 
@@ -137,7 +145,8 @@ impl Probes {
         let mut watch = Watch { records: Vec::new(), news: news.clone(), tasks: Vec::new() };
         for asked in &self.asked {
             let history = Mutex::new(History::new(now, asked.before.is_some()));
-            let record = Arc::new(Record { name: asked.target.name(), patience: asked.patience(), history });
+            let (patience, endurance) = (asked.patience(), asked.endurance());
+            let record = Arc::new(Record { name: asked.target.name(), patience, endurance, history });
             watch.records.push(record.clone());
             watch.tasks.push(tokio::spawn(ask_again_and_again(asked.clone(), record, news.clone())));
         }
@@ -171,7 +180,10 @@ impl Watch {
             .await
             .map_err(|names| format!("{names} did not answer within {} ms of the change", within.as_millis()))?;
         let steady = Instant::now();
-        let lost = |record: &&Arc<Record>| read(record).failures >= LOST;
+        let lost = |record: &&Arc<Record>| {
+            let History { failures, passed, .. } = read(record);
+            failures >= LOST && passed.elapsed() >= record.endurance
+        };
         if self.records.is_empty() {
             // Nobody is asked, but what breaks at once by itself shall still show: the time is the operator's wish.
             tokio::time::sleep(soak).await;
@@ -189,9 +201,12 @@ impl Watch {
             }
             let _ = tokio::time::timeout(left, news).await;
         }
-        // One that failed once at the very end gets the try that decides.
-        let patience = self.records.iter().map(|record| record.patience).max().unwrap_or(TRY);
-        let end = Instant::now() + patience * 2;
+        // One that failed at the very end gets the try that decides.
+        let left = |record: &Arc<Record>| match read(record).failures {
+            0 => Duration::ZERO,
+            _ => (record.patience * 2).max(record.endurance),
+        };
+        let end = Instant::now() + self.records.iter().map(left).max().unwrap_or_default();
         self.wait(end, |history| history.failures == 0).await.map_err(|names| format!("{names} stopped answering"))
     }
 
@@ -304,6 +319,20 @@ mod tests {
         let probes = Probes::baseline(&proof, Some(slow)).await;
         assert_eq!((probes.asked.len(), probes.dropped.len()), (1, 0));
         probes.watch().prove(Duration::from_secs(4), Duration::ZERO).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_hub_that_starts_anew_during_the_soak_is_waited_for() {
+        let began = Instant::now();
+        let away: HubProbe = Arc::new(move |_| {
+            let there = !(1000..4000).contains(&began.elapsed().as_millis());
+            Box::pin(async move { there })
+        });
+        let proof = Proof { probes: vec![Probe::Hub], ..Proof::default() };
+        let watch = Probes::baseline(&proof, Some(away)).await.watch();
+        watch.prove(Duration::from_secs(1), Duration::from_secs(2)).await.unwrap();
+        let outage = watch.outage();
+        assert!(outage >= Duration::from_secs(2), "proved while it was away: {outage:?}");
     }
 
     #[tokio::test]
