@@ -23,7 +23,7 @@ enum Task {
     /// Install what the tests need, then format, lint, tidy, test and fuzz: what CI runs
     Test {
         /// Seconds each fuzz target runs
-        #[arg(long, default_value_t = 10)]
+        #[arg(long, default_value_t = 5)]
         fuzz_seconds: u32,
     },
     /// Make what the first-boot test boots in a virtual machine
