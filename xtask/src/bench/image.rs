@@ -29,7 +29,7 @@ const PEERS: [(&str, &str); 9] = [
     ("/usr/bin/pkg-config", "pkg-config"),
 ];
 
-const INSTALLER: &str = "target/oracles/release/bin/coreos-installer";
+const INSTALLER: &str = "target/oracles/bin/coreos-installer";
 
 pub fn run(hosts: u32, only_make: bool) -> Result<()> {
     ensure!(install_packages(&coreos_image::PROGRAMS)?, "the image cannot be made without these programs");
@@ -38,7 +38,7 @@ pub fn run(hosts: u32, only_make: bool) -> Result<()> {
         return Ok(());
     }
     ensure!(install_packages(&PEERS)?, "nothing to compare with");
-    build_coreos_installer("release")?;
+    build_coreos_installer()?;
     execute(Command::new("cargo").args(["build", "--release", "--package", "kiln"]))?;
     let bench = Bench::new(images, hosts)?;
     println!("\n| what | wall s | CPU s | written MB | peak MB |\n|---|---|---|---|---|");
