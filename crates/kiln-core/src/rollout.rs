@@ -74,10 +74,19 @@ pub struct Node {
 /// That a node was lost with a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lost {
-    /// To which revision.
-    pub revision: String,
+    /// With which.
+    pub loss: Loss,
     /// So often that it is not tried again.
     pub given_up: bool,
+}
+
+/// A change a node came back without. The same policies may come again in another revision: they are as dangerous there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    /// The revision it was to.
+    pub revision: String,
+    /// The policies that were new to the node.
+    pub policies: Vec<PolicyReference>,
 }
 
 /// What a node's network shall be.
@@ -226,8 +235,8 @@ pub struct Rollout {
     pub grants: BTreeMap<String, Holder>,
     /// Slots that end, by node, and why.
     pub releases: BTreeMap<String, Ended>,
-    /// Revisions that nodes came back from without them, to be counted.
-    pub failures: BTreeMap<String, String>,
+    /// Changes that nodes came back without, to be counted.
+    pub failures: BTreeMap<String, Loss>,
     /// Where each node stands.
     pub nodes: BTreeMap<String, Standing>,
     /// What became of a policy on a node, by policy and node. Nothing about nodes that are skipped.

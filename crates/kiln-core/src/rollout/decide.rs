@@ -105,11 +105,12 @@ impl<'a> Plan<'a> {
         for slot in self.situation.slots {
             let node = self.by_id.get(slot.node.as_str()).copied();
             let fate = judge_slot(slot, node, self.situation.now);
-            if let (Fate::Over(Ended::CameBack), Some(node), Holder::Change { revision, .. }) =
+            if let (Fate::Over(Ended::CameBack), Some(node), Holder::Change { revision, policies }) =
                 (fate, node, &slot.holder)
-                && node.wished.as_ref().is_some_and(|wished| wished.revision == *revision)
+                && came_back_late(slot, node, revision)
             {
-                self.rollout.failures.insert(node.id.clone(), revision.clone());
+                let loss = Loss { revision: revision.clone(), policies: policies.clone() };
+                self.rollout.failures.insert(node.id.clone(), loss);
             }
             self.slots.insert(&slot.node, (slot, fate));
         }
@@ -142,7 +143,7 @@ impl<'a> Plan<'a> {
             _ => {}
         }
         let Some(wished) = &node.wished else { return Standing::Unheard };
-        let given_up = node.lost.as_ref().is_some_and(|lost| lost.given_up && lost.revision == wished.revision);
+        let given_up = node.lost.as_ref().is_some_and(|lost| lost.given_up && lost.loss.revision == wished.revision);
         let Some(told) = node.tells_of(&wished.revision) else {
             return if given_up { Standing::Failed(LOST.into()) } else { Standing::Unheard };
         };
@@ -234,7 +235,7 @@ impl<'a> Plan<'a> {
             }
         }
         // Its turn was before, and others may wait for the place it keeps.
-        if self.was_lost(node) {
+        if self.lost_with(node).next().is_some() {
             return None;
         }
         policies.into_iter().find_map(|policy| self.stage_of(node, policy, only.is_none_or(|only| only == policy.name)))
@@ -297,17 +298,16 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Whether a node came back, now or before, without the change it shall have.
-    fn was_lost(&self, node: &Node) -> bool {
-        let Some(wished) = &node.wished else { return false };
-        self.rollout.failures.get(&node.id) == Some(&wished.revision)
-            || node.lost.as_ref().is_some_and(|lost| lost.revision == wished.revision)
+    /// The policies a node shall get and came back without, now or before.
+    fn lost_with<'n>(&'n self, node: &'n Node) -> impl Iterator<Item = &'n PolicyReference> {
+        let losses = [self.rollout.failures.get(&node.id), node.lost.as_ref().map(|lost| &lost.loss)];
+        node.changing().filter(move |policy| losses.iter().flatten().any(|loss| loss.policies.contains(policy)))
     }
 
     /// Whether what a policy says now was bad for a node that lives.
     fn is_harmed(&self, node: &Node, policy: &str) -> bool {
         let failed = self.failed.get(policy).is_some_and(|failed| failed.contains(node.id.as_str()));
-        failed || (self.was_lost(node) && is_changing(node, policy))
+        failed || self.lost_with(node).any(|lost| lost.name == policy)
     }
 
     fn place(&self, node: &Node, policy: Option<&str>) -> Place {
@@ -582,6 +582,12 @@ fn judge_slot(slot: &Slot, node: Option<&Node>, now: Moment) -> Fate {
         }
         _ => Fate::Lost,
     }
+}
+
+/// Whether a node that speaks of something else than its slot had been away with it, and did not merely turn to what is wished now.
+fn came_back_late(slot: &Slot, node: &Node, revision: &str) -> bool {
+    let same = node.wished.as_ref().is_some_and(|wished| wished.revision == revision);
+    same || node.told.as_ref().is_some_and(|told| told.at >= slot.expires)
 }
 
 fn is_changing(node: &Node, policy: &str) -> bool {

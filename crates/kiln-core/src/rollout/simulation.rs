@@ -85,7 +85,7 @@ struct Machine {
 struct Stored {
     told: Option<Told>,
     applied: Vec<PolicyReference>,
-    losses: Option<(String, u32)>,
+    losses: Option<(Loss, u32)>,
     assigned: Option<(Wished, i64)>,
     upkeep: Option<Upkeep>,
 }
@@ -185,10 +185,7 @@ impl World {
                 applied: settled.map_or_else(|| stored.applied.clone(), |wished| wished.policies.clone()),
                 wished,
                 told: stored.told.clone(),
-                lost: stored
-                    .losses
-                    .as_ref()
-                    .map(|(revision, times)| Lost { revision: revision.clone(), given_up: *times >= 3 }),
+                lost: stored.losses.as_ref().map(|(loss, times)| Lost { loss: loss.clone(), given_up: *times >= 3 }),
                 refused: BTreeMap::new(),
                 upkeep: stored.upkeep,
             }
@@ -222,10 +219,10 @@ impl World {
         for node in rollout.releases.keys() {
             self.slots.remove(node);
         }
-        for (node, revision) in &rollout.failures {
+        for (node, loss) in &rollout.failures {
             if let Some(stored) = self.stored.get_mut(node) {
-                let before = stored.losses.as_ref().filter(|(known, _)| known == revision).map_or(0, |known| known.1);
-                stored.losses = Some((revision.clone(), before + 1));
+                let same = stored.losses.as_ref().filter(|(known, _)| known.revision == loss.revision);
+                stored.losses = Some((loss.clone(), same.map_or(0, |known| known.1) + 1));
             }
         }
         for (node, holder) in rollout.grants {

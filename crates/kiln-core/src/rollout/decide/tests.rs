@@ -198,6 +198,53 @@ fn a_node_that_dies_frees_its_slot_for_everything_but_what_it_died_of() {
 }
 
 #[test]
+fn a_node_that_came_back_without_a_change_keeps_its_place_and_its_turn_in_every_revision() {
+    let came_back = |generation: i64| {
+        let mut nodes = five();
+        // Of the last wave, and no canary.
+        nodes[0].lost = Some(Lost {
+            loss: Loss {
+                revision: "before another policy was edited".into(),
+                policies: vec![PolicyReference { name: "p".into(), generation }],
+            },
+            given_up: false,
+        });
+        nodes
+    };
+    let waves = Some(Waves { label: "zone".into(), order: vec!["a".into()] });
+    let canary = Some(Canary::Nodes(BTreeSet::from(["n4".to_owned()])));
+    let one = Budget::Count(1);
+    for (nodes, policy, expected) in [
+        // Nobody waits for the place it keeps without end: it goes first, whatever its wave and whoever is the canary.
+        (came_back(1), Policy { budget: one, waves: waves.clone(), ..policy() }, "n0"),
+        (came_back(1), Policy { budget: one, canary: canary.clone(), ..policy() }, "n0"),
+        (came_back(1), Policy { paused: true, ..policy() }, ""),
+        // Of what the policy said before, nothing is left.
+        (came_back(0), Policy { budget: one, waves, ..policy() }, "n2"),
+        (came_back(0), Policy { budget: one, canary, ..policy() }, "n4"),
+    ] {
+        assert_eq!(granted(&nodes, &policy).0, expected, "{policy:?}");
+    }
+
+    // Its time was over when it came back, with another revision: a loss all the same. In time, it only turned to what is wished.
+    for (said, expected) in [(20, vec!["n0"]), (8, vec![])] {
+        let mut nodes = five();
+        nodes[0].told.as_mut().unwrap().at = Moment(said);
+        let slot = Slot {
+            node: "n0".into(),
+            holder: Holder::Change { revision: "old".into(), policies: vec![reference("p")] },
+            taken: true,
+            renewed: Moment(1),
+            expires: Moment(9),
+        };
+        let (slots, pools, policies) = ([slot], BTreeMap::new(), [policy()]);
+        let situation = Situation { now: Moment(21), nodes: &nodes, slots: &slots, policies: &policies, pools: &pools };
+        let rollout = plan_rollout(&situation);
+        assert_eq!(rollout.failures.keys().collect::<Vec<_>>(), expected, "said at {said}");
+    }
+}
+
+#[test]
 fn what_changes_nothing_needs_no_slot_and_a_reboot_needs_one() {
     let mut nodes = five();
     nodes[0].told.as_mut().unwrap().disruption = Disruption::None;

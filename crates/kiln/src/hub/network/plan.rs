@@ -19,8 +19,8 @@ use kiln_core::assignment::{Assignment, DriftAction, Permit, Proof};
 use kiln_core::policy::{self, AFTER_PROOF, LONGEST_TIME, NetworkPolicy, NodeChoice, OnFailure, RolloutWish};
 use kiln_core::rollout::conditions::{self, of_enactment, of_policy};
 use kiln_core::rollout::{
-    self, Budget, Canary, Enactment, Ended, Holder, Lost, Node, Policy, Progress, Rollout, Situation, Slot, Standing,
-    Waves, Wished, plan_rollout,
+    self, Budget, Canary, Enactment, Ended, Holder, Loss, Lost, Node, Policy, Progress, Rollout, Situation, Slot,
+    Standing, Waves, Wished, plan_rollout,
 };
 use kiln_core::timeline::Moment;
 use serde_json::{Value, json};
@@ -137,12 +137,13 @@ pub fn plan_network(seen: &Seen, memo: &mut Memo, now: Moment) -> Planned {
 }
 
 /// What the leader says on a Host: that its node came back without a change, and which layers own fields of its interfaces.
-fn host_status(view: &View, failure: Option<&String>, now: Moment) -> Option<StatusPatch> {
+fn host_status(view: &View, failure: Option<&Loss>, now: Moment) -> Option<StatusPatch> {
     let View { host, composition, .. } = view;
     let mut network = json!({});
-    if let Some(revision) = failure {
-        let before = host.failed.as_ref().filter(|(known, _)| known == revision).map_or(0, |(_, times)| *times);
-        network["failed"] = json!({"revision": revision, "times": before + 1, "at": render_time(now)});
+    if let Some(Loss { revision, policies }) = failure {
+        let same = host.failed.as_ref().filter(|(known, _)| known.revision == *revision);
+        let times = same.map_or(0, |(_, times)| *times) + 1;
+        network["failed"] = json!({"revision": revision, "policies": policies, "times": times, "at": render_time(now)});
     }
     let known: Value = serde_json::from_str(&host.layers).unwrap_or_default();
     // Nothing is not written where nothing is.
@@ -230,10 +231,7 @@ fn node(seen: &Seen, id: &str, view: &View) -> Node {
         }),
         applied,
         told: host.told.clone(),
-        lost: host
-            .failed
-            .as_ref()
-            .map(|(revision, times)| Lost { revision: revision.clone(), given_up: *times >= MOST_LOSSES }),
+        lost: host.failed.as_ref().map(|(loss, times)| Lost { loss: loss.clone(), given_up: *times >= MOST_LOSSES }),
         refused: composition.refused.clone(),
         upkeep: host.upkeep,
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use kiln_core::assignment::{Disruption, Phase, PolicyReference};
 use kiln_core::policy::{NetworkPolicy, PolicyError};
-use kiln_core::rollout::{Budget, Holder, Slot, Told, Upkeep};
+use kiln_core::rollout::{Budget, Holder, Loss, Slot, Told, Upkeep};
 use kiln_core::timeline::Moment;
 use serde_json::{Value, json};
 
@@ -70,8 +70,8 @@ pub struct HostRecord {
     pub told: Option<Told>,
     /// What is in force, by the last report that said so.
     pub applied: Option<(String, Vec<PolicyReference>)>,
-    /// A revision it was lost with, and how often.
-    pub failed: Option<(String, u32)>,
+    /// A change it was lost with, and how often.
+    pub failed: Option<(Loss, u32)>,
     /// Which layers own fields of its interfaces, as it is written: JSON.
     pub layers: String,
     /// What else wants it out: a person, or a change of its files and units.
@@ -115,7 +115,8 @@ impl HostRecord {
                 .map(|revision| (revision.to_owned(), read_policies(&applied["policies"]))),
             failed: network["failed"]["revision"].as_str().map(|revision| {
                 let times = network["failed"]["times"].as_u64().and_then(|times| u32::try_from(times).ok());
-                (revision.to_owned(), times.unwrap_or(1))
+                let policies = read_policies(&network["failed"]["policies"]);
+                (Loss { revision: revision.to_owned(), policies }, times.unwrap_or(1))
             }),
             layers: network["layers"].to_string(),
             // What is under way keeps its slot: a change does not begin while a person wants the node.

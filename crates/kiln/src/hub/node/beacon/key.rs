@@ -176,6 +176,42 @@ mod tests {
         assert!(!key.verify_agent(&agent_token::Claim { bearer, code }), "another key");
     }
 
+    /// A fault no real API server shows on demand: the create is refused as a conflict, and there is nothing it conflicts with.
+    #[tokio::test]
+    async fn a_key_whose_making_was_refused_is_made_again() {
+        use axum::http::{Method, Request, Response, StatusCode};
+        let refusals = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(2));
+        let left = refusals.clone();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let create = request.method() == Method::POST;
+            let take = |left: usize| left.checked_sub(1);
+            let order = std::sync::atomic::Ordering::SeqCst;
+            let refused = !create || left.fetch_update(order, order, take).is_ok();
+            let (code, body) = match (create, refused) {
+                (true, false) => (StatusCode::CREATED, secret(&[1; 32])),
+                (true, true) => (StatusCode::CONFLICT, json!({"kind": "Status", "code": 409, "reason": "Conflict"})),
+                (false, _) => (StatusCode::NOT_FOUND, json!({"kind": "Status", "code": 404, "reason": "NotFound"})),
+            };
+            let answer = Response::builder().status(code).body(axum::body::Body::from(body.to_string()));
+            std::future::ready(answer)
+        });
+        let client = Client::new(service, "kiln");
+        let rate = kiln_apiserver::rate_limit::Rate { per_second: 1, burst: 1 };
+        let beacons = Beacons::new(rate, rate);
+        beacons.key_is_missed.notify_one();
+        let made = async {
+            while beacons.key().is_none() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::select! {
+            () = keep(&client, &beacons) => unreachable!("it never ends"),
+            () = made => {}
+            () = tokio::time::sleep(Duration::from_secs(30)) => panic!("no key after two refusals"),
+        }
+        assert_eq!(refusals.load(std::sync::atomic::Ordering::SeqCst), 0, "both were refused first");
+    }
+
     #[test]
     fn the_key_comes_from_one_place() {
         assert!(BeaconKey::read(&secret(&[1; 32]), "elsewhere").is_none());
