@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 
 use crate::measure::{Cores, Figures, measure};
-use crate::{execute, fleet};
+use crate::{cargo, execute, fleet};
 
 mod coreos_image;
 mod day2;
@@ -54,7 +54,7 @@ const BENCH: &str = "target/bench";
 pub fn run(bench: &Bench) -> Result<()> {
     match bench {
         Bench::Check { hosts } => {
-            execute(Command::new("cargo").args(["build", "--release", "--package", "kiln"]))?;
+            build("release")?;
             let peer = install_peer()?;
             check(*hosts, &peer)
         }
@@ -71,10 +71,14 @@ fn target_of(profile: &str) -> PathBuf {
     Path::new("target").join(if profile == "dev" { "debug" } else { profile })
 }
 
-/// Builds `kiln` and this program with a profile: the client must not be slower than the server. Gives the command that measures.
+/// Builds `kiln` and this program with a profile: always both, since with either alone their dependencies have other features.
+fn build(profile: &str) -> Result<()> {
+    execute(cargo().args(["build", "--package", "kiln", "--package", "xtask", "--profile", profile]))
+}
+
+/// The same where a load is made: the client must not be slower than the server. Gives the command that measures.
 fn build_measuring(bench: &str, profile: &str) -> Result<Command> {
-    let mut build = Command::new("cargo");
-    execute(build.args(["build", "--package", "kiln", "--package", "xtask", "--profile", profile]))?;
+    build(profile)?;
     let mut measuring = Command::new(target_of(profile).join("xtask"));
     measuring.args(["bench", bench, "--built", "--profile", profile]);
     Ok(measuring)
@@ -85,11 +89,7 @@ fn install_peer() -> Result<PathBuf> {
     let root = Path::new("target/bench-tools");
     let program = root.join("bin/nmstatectl");
     if !program.exists() {
-        execute(
-            Command::new("cargo")
-                .args(["install", "nmstatectl", "--version", PEER_VERSION, "--locked", "--root"])
-                .arg(root),
-        )?;
+        execute(cargo().args(["install", "nmstatectl", "--version", PEER_VERSION, "--locked", "--root"]).arg(root))?;
     }
     Ok(program)
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::execute;
+use crate::{cargo, execute};
 
 /// What cargo-fuzz would pass, without a sanitizer: Kiln has no unsafe code for one to watch.
 const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -20,7 +20,7 @@ const BOUNDS: [&str; 3] = ["-max_len=8192", "-rss_limit_mb=1024", "-timeout=5"];
 pub fn run(seconds: u32, only: Option<&str>) -> Result<()> {
     let triple = "x86_64-unknown-linux-gnu";
     execute(
-        Command::new("cargo")
+        cargo()
             .args(["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target", triple])
             .env("RUSTFLAGS", COVERAGE),
     )?;

@@ -1,9 +1,9 @@
 //! Every dependency's licence must be one we take. `deny.toml` says the same for those who have cargo-deny.
 
-use std::process::Command;
-
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+
+use crate::cargo;
 
 const TAKEN: [&str; 11] = [
     "Apache-2.0",
@@ -24,7 +24,7 @@ const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
 /// Fails with the list of packages whose licence is not taken.
 pub fn check() -> Result<()> {
-    let output = Command::new("cargo")
+    let output = cargo()
         .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", PLATFORM])
         .output()
         .context("cannot run cargo metadata")?;

@@ -78,6 +78,17 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
+/// cargo, as if it were called by hand. What `cargo run` tells this program about its own package, ring's build script takes for
+/// changed: ring and everything above it was compiled once more for each way cargo was called.
+fn cargo() -> Command {
+    let mut cargo = Command::new("cargo");
+    let own = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(own)) {
+        cargo.env_remove(name);
+    }
+    cargo
+}
+
 /// Runs a command, showing it and how long it took; an exit code other than 0 ends the task.
 fn execute(command: &mut Command) -> Result<()> {
     let shown = format!("{command:?}");

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{execute, fuzz, generate, kubectl, testbed, tidy};
+use crate::{cargo, execute, fuzz, generate, kubectl, testbed, tidy};
 
 /// A program some test needs, and the Debian package it comes from.
 const ORACLES: [(&str, &str); 31] = [
@@ -63,8 +63,8 @@ pub fn run(fuzz_seconds: u32) -> Result<()> {
     } else if let Err(error) = kubectl::fetch() {
         println!("{error:#}: what needs kubectl will be skipped");
     }
-    execute(Command::new("cargo").args(["fmt", "--all", "--check"]))?;
-    execute(Command::new("cargo").args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    execute(cargo().args(["fmt", "--all", "--check"]))?;
+    execute(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     tidy::run()?;
     generate::run(true)?;
     let bootable = complete && nix::unistd::Uid::effective().is_root();
@@ -73,7 +73,7 @@ pub fn run(fuzz_seconds: u32) -> Result<()> {
     } else {
         println!("not root on a Debian machine: no machine will be booted");
     }
-    let mut tests = Command::new("cargo");
+    let mut tests = cargo();
     tests.args(["test", "--workspace", "--no-fail-fast"]);
     if bootable {
         // From here on a test that finds its program missing is a failure, not a skip.
@@ -99,7 +99,7 @@ pub fn build_coreos_installer() -> Result<()> {
         let _ = copy_iso_layouts(layouts);
     }
     if !Path::new("target/oracles/bin/coreos-installer").exists() || !layouts.exists() {
-        let mut install = Command::new("cargo");
+        let mut install = cargo();
         install.args([
             "install",
             "coreos-installer",

@@ -2,7 +2,8 @@
 //!
 //! The node is a network namespace with a real NetworkManager (`fleet.sh` of the tests). Both programs make the same bridges
 //! with static addresses, do it again with nothing to change, and remove them. They take turns; the median of the rounds
-//! counts.
+//! counts. Before each step the node comes to rest: NetworkManager is busy for seconds after a hundred bridges were made, and
+//! writes down what it did only then; whoever came next would wait for what the one before it left.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -12,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::{install_peer, target_of};
-use crate::execute;
+use super::{build, install_peer, target_of};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -35,7 +35,7 @@ const PERMANENT_ERROR_SECONDS: f64 = 5.0;
 const ROLLBACK_SECONDS: f64 = 2.0;
 
 pub fn run(args: &Args) -> Result<()> {
-    execute(Command::new("cargo").args(["build", "--package", "kiln", "--profile", &args.profile]))?;
+    build(&args.profile)?;
     let peer = fs::canonicalize(install_peer()?)?;
     let kiln = fs::canonicalize(target_of(&args.profile).join("kiln"))?;
     let node = Node::start()?;
@@ -53,6 +53,7 @@ pub fn run(args: &Args) -> Result<()> {
         for _ in 0..args.rounds {
             for (program, (_, command)) in programs.iter().enumerate() {
                 for (step, file) in ["there.yml", "there.yml", "gone.yml"].into_iter().enumerate() {
+                    node.rest()?;
                     let took = node.time(&format!("{command} {}", node.file(file)))?;
                     times[program][step].push(took);
                     let there = node.run("ls -d /sys/class/net/kb* 2>/dev/null | wc -l")?;
@@ -189,6 +190,16 @@ impl Node {
             bail!("{command}: exit code {code}\n{}", fs::read_to_string(self.work.join("said"))?);
         }
         Ok(nanoseconds.parse::<f64>()? / 1e9)
+    }
+
+    /// Until NetworkManager has used no processor time for three seconds.
+    fn rest(&self) -> Result<()> {
+        self.run(
+            "pid=$(pidof NetworkManager); was=; for look in $(seq 20); do
+               is=$(cut -d' ' -f14,15 /proc/$pid/stat); [ \"$is\" = \"$was\" ] && exit 0; was=$is; sleep 3
+             done; echo NetworkManager does not come to rest; exit 1",
+        )?;
+        Ok(())
     }
 
     fn time(&self, command: &str) -> Result<f64> {

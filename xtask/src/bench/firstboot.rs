@@ -3,12 +3,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use crate::execute;
 use crate::measure::{Cores, measure};
+use crate::{cargo, execute};
 
 /// Where the static program lies once it is built.
 pub const PROGRAM: &str = "target/x86_64-unknown-linux-gnu/firstboot/kiln-firstboot";
@@ -19,7 +18,7 @@ const RUNS: u32 = 50;
 
 /// Builds the static program.
 pub fn build() -> Result<()> {
-    let mut build = Command::new("cargo");
+    let mut build = cargo();
     build.args(["build", "--profile", "firstboot", "--package", "kiln-firstboot"]);
     build.args(["--target", "x86_64-unknown-linux-gnu"]).env("RUSTFLAGS", "-C target-feature=+crt-static");
     execute(&mut build)

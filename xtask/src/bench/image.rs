@@ -11,8 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::coreos_image::{self, Images};
-use super::{KILN, serving};
-use crate::execute;
+use super::{KILN, build, serving};
 use crate::measure::{Cores, Figures, measure};
 use crate::test::{build_coreos_installer, install_packages};
 
@@ -39,7 +38,7 @@ pub fn run(hosts: u32, only_make: bool) -> Result<()> {
     }
     ensure!(install_packages(&PEERS)?, "nothing to compare with");
     build_coreos_installer()?;
-    execute(Command::new("cargo").args(["build", "--release", "--package", "kiln"]))?;
+    build("release")?;
     let bench = Bench::new(images, hosts)?;
     println!("\n| what | wall s | CPU s | written MB | peak MB |\n|---|---|---|---|---|");
     let mut goals = Goals::default();
