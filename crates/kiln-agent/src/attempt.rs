@@ -40,6 +40,14 @@ const STAGE: Duration = Duration::from_secs(30);
 /// How long nothing of a profile may be in force before it has failed.
 const LOST: Duration = Duration::from_millis(400);
 
+/// How often NetworkManager is asked at least while the kernel does not show everything. Its answer costs it what ten
+/// interfaces cost it to make, so it is left alone until then.
+const LOOK: Duration = Duration::from_millis(200);
+/// A change comes as a burst of events; one look after it is enough.
+const BURST: Duration = Duration::from_millis(20);
+/// Probes that answer sooner leave the network as it was seen before them.
+const FRESH: Duration = Duration::from_millis(50);
+
 /// Where a try happens.
 #[derive(Debug, Clone, Copy)]
 pub struct Site<'a> {
@@ -103,13 +111,16 @@ pub async fn attempt_locked(
     if let Some(journal) = journal::read(site.state_dir)? {
         recover_locked(journal, site.folders, site.state_dir, Some(site.nm)).await?;
     }
-    let snapshot = site.nm.snapshot().await?;
+    let mut snapshot = site.nm.snapshot().await?;
+    let seen = Instant::now();
     if let Some(why) = preflight::refusal(change, &snapshot, &preflight::Kernel::read()) {
         return Ok(Outcome::Refused { why });
     }
     let probes = Probes::baseline(proof, hub).await;
     // A slow hub takes its time; what is to be put back is what is there now.
-    let snapshot = site.nm.snapshot().await?;
+    if seen.elapsed() > FRESH {
+        snapshot = site.nm.snapshot().await?;
+    }
     if let Some(why) = preflight::waits_for(&snapshot) {
         return Ok(Outcome::Waits { why });
     }
@@ -220,7 +231,9 @@ async fn carry_out(
     }
     let mut asked = Vec::new();
     for number in 0..change.stages.len() {
-        run_stage(site, change, number, &states, &mut asked).await?;
+        // Files alone have been touched since the first look.
+        let fresh = if number == 0 { None } else { Some(site.nm.snapshot().await?) };
+        run_stage(site, change, number, fresh.as_ref().unwrap_or(snapshot), &states, &mut asked).await?;
         reach(&format!("stage-{number}"));
     }
     // A profile that another one has taken the place of: without it the device would have gone down in between.
@@ -297,11 +310,12 @@ struct Asked {
     lost: Option<Instant>,
 }
 
-/// Sends the steps of a stage side by side and waits until the next one can build on it.
+/// Sends the steps of a stage side by side and waits until the next one can build on it; after the last one nothing does.
 async fn run_stage(
     site: &Site<'_>,
     change: &Change,
     number: usize,
+    snapshot: &Snapshot,
     states: &States,
     asked: &mut Vec<Asked>,
 ) -> Result<(), Failed> {
@@ -320,15 +334,17 @@ async fn run_stage(
             _ => None,
         })
         .collect();
-    let snapshot = site.nm.snapshot().await?;
     let gone = remove_together(&absent(stage, &change.wanted)).await.unwrap_or_else(|error| {
         tracing::info!(%error, "links were not removed together; NetworkManager removes each");
         Vec::new()
     });
     let left = |step: &&Step| !matches!(step, Step::Remove { interface } if gone.contains(interface));
-    let sent = stage.iter().filter(left).map(|step| run_step(site, step, &snapshot));
+    let sent = stage.iter().filter(left).map(|step| run_step(site, step, snapshot));
     for activation in futures::future::join_all(sent).await {
         asked.extend(activation?);
+    }
+    if later.is_empty() {
+        return Ok(());
     }
     let deadline = Instant::now() + STAGE;
     loop {
@@ -413,7 +429,8 @@ fn is_usable(asked: &mut Asked, snapshot: &Snapshot, states: &States) -> Result<
     }
 }
 
-/// Waits until the running system is what was asked for. A profile that fails ends the wait at once.
+/// Waits until the running system is what was asked for, and what was asked to come up has. A profile that fails ends the
+/// wait at once.
 async fn wait_until_shown(
     site: &Site<'_>,
     change: &Change,
@@ -422,29 +439,46 @@ async fn wait_until_shown(
 ) -> Result<(), Failed> {
     let steps = u32::try_from(asked.len()).unwrap_or(u32::MAX);
     let usual = SHOWING.saturating_add(SHOWING_STEP.saturating_mul(steps));
-    let deadline = Instant::now() + if waits_for_dhcp(&change.wanted) { usual.max(SHOWING_DHCP) } else { usual };
+    let began = Instant::now();
+    let deadline = began + if waits_for_dhcp(&change.wanted) { usual.max(SHOWING_DHCP) } else { usual };
+    let mut looked = began;
     loop {
         let news = states.news();
+        if looked.elapsed() < LOOK && !kernel_shows(&change.wanted)? {
+            let _ = tokio::time::timeout(LOOK, news).await;
+            tokio::time::sleep(BURST).await;
+            continue;
+        }
+        looked = Instant::now();
         let (current, snapshot) = observe::running(site.nm).await?;
         let missing = differences(&current, &change.wanted).into_iter();
         let missing: Vec<String> = missing.map(|mismatch| mismatch.line).collect();
-        if missing.is_empty() {
+        let mut pending = 0;
+        for asked in asked.iter_mut() {
+            pending += usize::from(!is_usable(asked, &snapshot, states)?);
+        }
+        if missing.is_empty() && (pending == 0 || began.elapsed() >= STAGE) {
             return Ok(());
         }
-        for asked in asked.iter_mut() {
-            is_usable(asked, &snapshot, states)?;
-        }
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        if left.is_zero() && !missing.is_empty() {
             let more = missing.len().saturating_sub(3);
             let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
             let shown: Vec<_> = missing.into_iter().take(3).collect();
             return Err(Failed(format!("the network did not become what was asked for: {}{rest}", shown.join("; "))));
         }
-        let _ = tokio::time::timeout(left.min(Duration::from_millis(500)), news).await;
-        // A change comes as a burst of events; one look after it is enough.
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        let _ = tokio::time::timeout(Duration::from_millis(500), news).await;
+        tokio::time::sleep(BURST).await;
     }
+}
+
+/// Whether the kernel has all of it, whatever NetworkManager will say of the states of its devices.
+fn kernel_shows(wanted: &Value) -> Result<bool, AgentError> {
+    let mut current = observe::read_running_kernel()?;
+    for interface in current["interfaces"].as_array_mut().into_iter().flatten() {
+        interface["state"] = "up".into();
+    }
+    Ok(differences(&current, wanted).is_empty())
 }
 
 /// Whether the document waits for a DHCP server, which is slower than the kernel.

@@ -75,8 +75,10 @@ pub fn read_image(path: &Path) -> Result<Option<Image>, AgentError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error)),
     };
-    let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o7777;
-    let mut bytes = Vec::new();
+    let about = file.metadata().map_err(failed)?;
+    let mode = about.permissions().mode() & 0o7777;
+    // Room for it at once, or it is read in ever larger pieces.
+    let mut bytes = Vec::with_capacity(about.len().min(LONGEST_TEXT as u64) as usize + 1);
     file.take(LONGEST_TEXT as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() > LONGEST_TEXT {
         return Err(failed(io::Error::other(format!("it has more than {LONGEST_TEXT} bytes"))));

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use kiln_core::change::{Held, Observed, Place};
 use kiln_core::keyfile::{ConnectionFile, Keyfile};
-use kiln_core::network::profile::Profile;
+use kiln_core::network::profile::uuid_of;
 
 use crate::files::{Folders, read_image};
 use crate::observe::read_running_kernel;
@@ -72,7 +72,7 @@ fn read_profiles(folders: &Folders, mut in_force: HashMap<String, String>) -> Op
                 return None;
             }
             let file = ConnectionFile { name, mode: image.mode, keyfile: Keyfile::parse_bytes(&image.bytes).ok()? };
-            let active_on = in_force.remove(&Profile::read(&file).uuid.to_string());
+            let active_on = in_force.remove(&uuid_of(&file).to_string());
             profiles.push(Held { place: Some(place), file, active_on });
         }
     }

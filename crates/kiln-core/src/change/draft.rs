@@ -10,7 +10,7 @@ use super::{Change, Observed, Place, Step, Write};
 use crate::assignment::Disruption;
 use crate::keyfile::ConnectionFile;
 use crate::network::diff::{Difference, diff};
-use crate::network::profile::Profile;
+use crate::network::profile::uuid_of;
 
 /// A change on its way.
 #[derive(Default)]
@@ -81,8 +81,7 @@ impl Draft {
 
 /// Whether NetworkManager takes both for one profile and reads the same in them.
 pub(super) fn means_the_same(one: &ConnectionFile, other: &ConnectionFile) -> bool {
-    Profile::read(one).uuid == Profile::read(other).uuid
-        && diff(std::slice::from_ref(one), std::slice::from_ref(other)).is_empty()
+    uuid_of(one) == uuid_of(other) && diff(std::slice::from_ref(one), std::slice::from_ref(other)).is_empty()
 }
 
 /// Settings NetworkManager changes on an active device.
@@ -126,7 +125,7 @@ fn describe_write(before: Option<ConnectionFile>, write: &Write) -> Vec<String> 
     match (before, after) {
         (Some(before), Some(after)) => {
             let after = ConnectionFile::new(write.name.clone(), after);
-            let [old, new] = [&before, &after].map(|file| Profile::read(file).uuid);
+            let [old, new] = [&before, &after].map(uuid_of);
             let uuid = (old != new).then(|| format!("profile {} [connection] uuid: {old} -> {new}{place}", write.name));
             let lines = diff(&[before], &[after]);
             let told = lines.iter().map(|line| format!("profile {}{place}", line.to_string().trim_start_matches("~ ")));

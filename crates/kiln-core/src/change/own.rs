@@ -10,7 +10,7 @@ use super::profiles::is_rendered;
 use super::{Original, Ownership, Taken};
 use crate::keyfile::{ConnectionFile, Keyfile};
 use crate::net::ConnectionUuid;
-use crate::network::profile::Profile;
+use crate::network::profile::uuid_of;
 
 /// What is recognised as Kiln's on one interface.
 pub(super) struct Own<'n> {
@@ -23,7 +23,7 @@ pub(super) struct Own<'n> {
 impl Own<'_> {
     /// Recognises this one too.
     pub fn add(&mut self, file: &ConnectionFile) {
-        self.uuids.insert(Profile::read(file).uuid);
+        self.uuids.insert(uuid_of(file));
     }
 
     /// Whether a profile, which has this UUID, is Kiln's.
@@ -36,7 +36,7 @@ impl Own<'_> {
 impl Taken {
     /// What is Kiln's on this interface.
     pub(super) fn own<'n>(&self, interface: &'n str) -> Own<'n> {
-        let originals = self.originals.iter().filter_map(Original::read).map(|file| Profile::read(&file).uuid);
+        let originals = self.originals.iter().filter_map(Original::read).map(|file| uuid_of(&file));
         let made = self.made.iter().filter_map(|uuid| uuid.parse().ok());
         let uuids = originals.chain(made).chain([uuid_of_copy(interface)]).collect();
         let unrecorded = self.made.is_empty() && self.originals.is_empty() && self.shared.is_none();
@@ -69,7 +69,7 @@ impl Taken {
     fn join(&mut self, interface: &str, later: Taken) {
         let own = self.own(interface);
         // Seen later, what Kiln wrote itself looks as if it had been there before.
-        let new = |original: &Original| original.read().is_some_and(|file| !own.is(Profile::read(&file).uuid, &file));
+        let new = |original: &Original| original.read().is_some_and(|file| !own.is(uuid_of(&file), &file));
         self.originals.extend(later.originals.into_iter().filter(new));
         self.made.extend(later.made);
     }

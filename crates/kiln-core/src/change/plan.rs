@@ -14,7 +14,7 @@ use super::{Change, ChangeError, Held, Observed, Original, Ownership, Place, Ste
 use crate::keyfile::ConnectionFile;
 use crate::net::ConnectionUuid;
 use crate::network::diff::diff;
-use crate::network::profile::Profile;
+use crate::network::profile::{Profile, uuid_of};
 use crate::nmstate::nearest_interface;
 
 /// Plans the change of a node to `network`, of which `persistent` is what a reboot leaves.
@@ -56,7 +56,7 @@ pub(super) fn draft_change(
         }
         let targets = node.targets(name, effective.get(name), kept.get(name), &taken, &full.wanted);
         let ours = [effective.get(name), kept.get(name)].into_iter().flatten();
-        taken.made.extend(ours.map(|file| Profile::read(file).uuid.to_string()));
+        taken.made.extend(ours.map(|file| uuid_of(file).to_string()));
         let written = draft.change.writes.len();
         let concerns = |mismatch: &Mismatch| match &mismatch.of {
             Of::Interface(other) => other == name,
@@ -146,7 +146,7 @@ impl<'a> Node<'a> {
     /// What is taken over with an interface: the profile that is in force, with the file it hides.
     fn take(&self, name: &str) -> Taken {
         let held = self.held(name);
-        let uuid = |held: &Held| Profile::read(&held.file).uuid;
+        let uuid = |held: &Held| uuid_of(&held.file);
         let own = held.filter(|held| !is_shared(held, name)).map(uuid);
         let originals = self.profiles.iter().filter(|known| Some(known.uuid) == own);
         Taken {
@@ -214,7 +214,7 @@ impl<'a> Node<'a> {
         };
         let names = [name.to_owned(), format!("kiln-{name}")];
         let free = names.into_iter().find(is_free);
-        free.unwrap_or_else(|| format!("kiln-{}.nmconnection", Profile::read(file).uuid))
+        free.unwrap_or_else(|| format!("kiln-{}.nmconnection", uuid_of(file)))
     }
 
     /// A NIC cannot be made by a profile.
@@ -238,8 +238,7 @@ impl<'a> Node<'a> {
 fn is_shared(held: &Held, name: &str) -> bool {
     let keyfile = &held.file.keyfile;
     let named = keyfile.get("connection", "interface-name").is_some_and(|it| it == name);
-    let bound = Profile::read(&held.file).mac.is_some();
-    !(named || bound)
+    !named && Profile::read(&held.file).mac.is_none()
 }
 
 fn original_of(held: &Held) -> Option<Original> {
@@ -247,16 +246,16 @@ fn original_of(held: &Held) -> Option<Original> {
 }
 
 fn with_name(mut file: ConnectionFile, name: &str) -> ConnectionFile {
-    let bound = Profile::read(&file).mac.is_some();
-    if file.keyfile.get("connection", "interface-name").is_none_or(|it| it != name) && !bound {
+    if file.keyfile.get("connection", "interface-name").is_some_and(|it| it == name) {
+        return file;
+    }
+    if Profile::read(&file).mac.is_none() {
         file.keyfile.set("connection", "uuid", &uuid_of_copy(name).to_string());
         file.keyfile.set("connection", "id", name);
         file.keyfile.remove("connection", "multi-connect");
         file.name = format!("kiln-{name}.nmconnection");
     }
-    if file.keyfile.get("connection", "interface-name").is_none_or(|it| it != name) {
-        file.keyfile.set("connection", "interface-name", name);
-    }
+    file.keyfile.set("connection", "interface-name", name);
     file
 }
 
@@ -283,8 +282,8 @@ impl Draft {
             return;
         }
         let Some(effective) = targets.effective else { return };
-        let uuid = Profile::read(&effective).uuid.to_string();
-        let same_profile = running.filter(|held| Profile::read(&held.file).uuid.to_string() == uuid);
+        let uuid = uuid_of(&effective).to_string();
+        let same_profile = running.filter(|held| uuid_of(&held.file).to_string() == uuid);
         let changed = same_profile.map(|held| diff(std::slice::from_ref(&held.file), std::slice::from_ref(&effective)));
         let interface = name.to_owned();
         if must_be_made_anew(&node.observed.current, wanted, name) {
@@ -332,7 +331,7 @@ impl Draft {
         }
         let interface = name.to_owned();
         let running = node.observed.active_on(name);
-        let active = running.map(|held| Profile::read(&held.file).uuid.to_string());
+        let active = running.map(|held| uuid_of(&held.file).to_string());
         let step = match &taken.active {
             // Given back before, by a try whose end was not remembered.
             same if self.change.writes.len() == written && *same == active => None,

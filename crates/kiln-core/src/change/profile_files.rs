@@ -20,7 +20,7 @@ use crate::machine::wish::ProfileWish;
 use crate::net::ConnectionUuid;
 use crate::network::choice::{Choice, LastActive, Nic, choose, choose_after};
 use crate::network::diff::diff;
-use crate::network::profile::{MultiConnect, Profile};
+use crate::network::profile::{MultiConnect, Profile, uuid_of};
 use crate::nmstate::describe_profiles;
 
 #[cfg(test)]
@@ -428,10 +428,6 @@ fn first_difference(before: &Taken, after: &Taken) -> String {
     let came = || after.originals.iter().find(|original| !before.originals.contains(original));
     let shared = || before.profile().map(|file| Profile::read(&file).id);
     went.or_else(came).map(|original| original.name.clone()).or_else(shared).unwrap_or_default()
-}
-
-fn uuid_of(file: &ConnectionFile) -> ConnectionUuid {
-    Profile::read(file).uuid
 }
 
 fn original_of(file: &ConnectionFile) -> Original {

@@ -13,7 +13,7 @@ use crate::diagnostic::Severity;
 use crate::document::json::parse_json;
 use crate::keyfile::{ConnectionFile, Keyfile};
 use crate::network::meaning;
-use crate::network::profile::Profile;
+use crate::network::profile::{Profile, uuid_of};
 use crate::nmstate::{self, describe_profiles};
 use crate::source::SourceMap;
 
@@ -41,9 +41,9 @@ pub(super) fn render_profiles(
 
 /// Whether a profile has the UUID the renderer gives an interface of its name and kind.
 pub(super) fn is_rendered(file: &ConnectionFile) -> bool {
-    let uuid = Profile::read(file).uuid;
+    let uuid = uuid_of(file);
     let rendered = render(&describe_profiles(std::slice::from_ref(file))).unwrap_or_default();
-    rendered.iter().any(|rendered| Profile::read(rendered).uuid == uuid)
+    rendered.iter().any(|rendered| uuid_of(rendered) == uuid)
 }
 
 fn render(document: &Value) -> Result<Vec<ConnectionFile>, ChangeError> {

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use super::profile::Profile;
+use super::profile::{Profile, uuid_of};
 use super::{pairing, pairing::Pair};
 use crate::keyfile::ConnectionFile;
 
@@ -211,7 +211,7 @@ fn report_unloadable(files: &[ConnectionFile], decisions: &mut Vec<Decision>) {
         if let Some(reason) = Profile::refusal(file) {
             decisions.push(Decision::WillNotLoad { file: file.name.clone(), reason });
         }
-        if let Some(earlier) = seen.insert(Profile::read(file).uuid, &file.name) {
+        if let Some(earlier) = seen.insert(uuid_of(file), &file.name) {
             decisions.push(Decision::SharedUuid { files: [earlier.clone(), file.name.clone()] });
         }
     }

@@ -91,6 +91,15 @@ pub enum MultiConnect {
     Multiple,
 }
 
+/// What NetworkManager knows a profile by, without reading the rest of it.
+pub fn uuid_of(file: &ConnectionFile) -> ConnectionUuid {
+    written_uuid(&file.keyfile).unwrap_or_else(|| ConnectionUuid::of_path(&format!("{FOLDER}/{}", file.name)))
+}
+
+fn written_uuid(keyfile: &Keyfile) -> Option<ConnectionUuid> {
+    keyfile.get("connection", "uuid")?.parse().ok()
+}
+
 impl Profile {
     /// Reads the meaning of a file.
     pub fn read(file: &ConnectionFile) -> Profile {
@@ -100,13 +109,12 @@ impl Profile {
         let kind = kind(keyfile);
         // Before 0.9.10 virtual interfaces had their name in their own group; NetworkManager still reads it there.
         let interface = text("connection", "interface-name").or_else(|| text(kind.as_deref()?, "interface-name"));
-        let uuid = text("connection", "uuid").and_then(|uuid| uuid.parse().ok());
         Profile {
             file: file.name.clone(),
             id: text("connection", "id")
                 .unwrap_or_else(|| file.name.strip_suffix(".nmconnection").unwrap_or(&file.name).to_owned()),
-            uuid_is_written: uuid.is_some(),
-            uuid: uuid.unwrap_or_else(|| ConnectionUuid::of_path(&format!("{FOLDER}/{}", file.name))),
+            uuid_is_written: written_uuid(keyfile).is_some(),
+            uuid: uuid_of(file),
             interface: interface.and_then(|name| name.parse().ok()),
             mac: ethernet(keyfile, "mac-address").and_then(|mac| mac.parse().ok()),
             mac_deny_list: ["mac-address-denylist", "mac-address-blacklist"]

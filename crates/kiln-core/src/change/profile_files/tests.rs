@@ -255,7 +255,7 @@ fn a_policy_keeps_its_fields_over_a_new_profile_which_comes_back_when_the_policy
         assert_eq!((again.is_empty(), &again.ownership), (true, &change.ownership), "{again:#?}");
         let back = plan_change(&changed, &change.ownership, &json!({}), &json!({})).unwrap();
         assert_eq!(file(&back, Place::Persistent, "eth1.nmconnection"), base.keyfile.render());
-        let active = Profile::read(&base).uuid.to_string();
+        let active = uuid_of(&base).to_string();
         assert_eq!(back.stages, [[Step::Activate { uuid: active, interface: "eth1".into() }]]);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::keyfile::Keyfile;
+use crate::network::profile::uuid_of;
 
 fn file(name: &str, uuid_start: char, connection: &str) -> ConnectionFile {
     let text =
@@ -41,7 +42,7 @@ fn a_tie_is_decided_by_the_uuid() {
 #[test]
 fn what_was_active_more_recently_comes_before_the_uuid() {
     let files = [file("a", '2', ETH0), file("b", '1', ETH0)];
-    let last_active = LastActive::from([(Profile::read(&files[0]).uuid, 1_700_000_000)]);
+    let last_active = LastActive::from([(uuid_of(&files[0]), 1_700_000_000)]);
     let choices = choose_after(&files, &two_nics(), &last_active);
     let expected = "eth0: a.nmconnection, because it was active more recently than b.nmconnection";
     assert_eq!(choices[0].to_string(), expected);
