@@ -105,11 +105,9 @@ impl<'a> Plan<'a> {
         for slot in self.situation.slots {
             let node = self.by_id.get(slot.node.as_str()).copied();
             let fate = judge_slot(slot, node, self.situation.now);
-            if let (Fate::Over(Ended::CameBack), Some(node), Holder::Change { revision, policies }) =
-                (fate, node, &slot.holder)
-                && came_back_late(slot, node, revision)
+            if let (Fate::Over(ended), Some(node)) = (fate, node)
+                && let Some(loss) = loss_of(slot, node, ended)
             {
-                let loss = Loss { revision: revision.clone(), policies: policies.clone() };
                 self.rollout.failures.insert(node.id.clone(), loss);
             }
             self.slots.insert(&slot.node, (slot, fate));
@@ -304,7 +302,7 @@ impl<'a> Plan<'a> {
         node.changing().filter(move |policy| losses.iter().flatten().any(|loss| loss.policies.contains(policy)))
     }
 
-    /// Whether what a policy says now was bad for a node that lives.
+    /// Whether what a policy says now was bad for a node.
     fn is_harmed(&self, node: &Node, policy: &str) -> bool {
         let failed = self.failed.get(policy).is_some_and(|failed| failed.contains(node.id.as_str()));
         failed || self.lost_with(node).any(|lost| lost.name == policy)
@@ -338,8 +336,11 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Whether a node that is down may be so because of what a policy says now: it tried that, or has it.
+    /// Whether a node that is down may be so because of what a policy says now: it tries that, tried it, or has it.
     fn is_suspect(&self, node: &Node, policy: &str) -> bool {
+        if self.is_harmed(node, policy) {
+            return true;
+        }
         let Some(policy) = self.policies.get(policy) else { return false };
         let same =
             |reference: &PolicyReference| reference.name == policy.name && reference.generation == policy.generation;
@@ -584,10 +585,20 @@ fn judge_slot(slot: &Slot, node: Option<&Node>, now: Moment) -> Fate {
     }
 }
 
-/// Whether a node that speaks of something else than its slot had been away with it, and did not merely turn to what is wished now.
-fn came_back_late(slot: &Slot, node: &Node, revision: &str) -> bool {
-    let same = node.wished.as_ref().is_some_and(|wished| wished.revision == revision);
-    same || node.told.as_ref().is_some_and(|told| told.at >= slot.expires)
+/// What a node came back without when its slot ended, and what it had come back without before and shall still get.
+fn loss_of(slot: &Slot, node: &Node, ended: Ended) -> Option<Loss> {
+    let Holder::Change { revision, policies } = &slot.holder else { return None };
+    let is_wished = node.wished.as_ref().is_some_and(|wished| wished.revision == *revision);
+    let lost = match ended {
+        Ended::Finished => node.tells_of(revision).is_some_and(|told| matches!(told.phase, Phase::RolledBack(_))),
+        // In time it has not been away: it turned to what is wished now.
+        Ended::CameBack => is_wished || node.told.as_ref().is_some_and(|told| told.at >= slot.expires),
+        _ => false,
+    };
+    let before = node.lost.iter().flat_map(|lost| &lost.loss.policies);
+    let all: Vec<&PolicyReference> = policies.iter().chain(before).collect();
+    let policies: Vec<_> = node.changing().filter(|policy| all.contains(policy)).cloned().collect();
+    (lost && (is_wished || !policies.is_empty())).then(|| Loss { revision: revision.clone(), policies })
 }
 
 fn is_changing(node: &Node, policy: &str) -> bool {
