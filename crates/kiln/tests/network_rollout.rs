@@ -269,7 +269,14 @@ async fn only_the_hosts_own_token_opens_anything_and_strangers_write_nothing() {
     let (own, other) = (site.token("w0").await, site.token("w1").await);
     let forged = format!("{}x", &own[..own.len() - 1]);
     let mixed = format!("{}.{}", own.rsplit_once('.').unwrap().0, other.rsplit_once('.').unwrap().1);
-    let before = site.lab.revision();
+    // The controllers have said what they have to say about the new hosts.
+    let before = loop {
+        let before = site.lab.revision();
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        if site.lab.revision() == before {
+            break before;
+        }
+    };
     for token in ["", "ka1.", "nonsense", &forged, &mixed, &own.replace("ka1.", "kb1.")] {
         let authorization = format!("Bearer {token}");
         for (method, path) in [
