@@ -217,9 +217,6 @@ impl<'a> Record<'a> {
             _ => "other".to_owned(),
         };
         self.guard.metrics.request(self.verb, &label, code, self.begun.elapsed());
-        if self.writes && self.peer.is_some() {
-            self.guard.metrics.client_wrote();
-        }
         let Some(audit) = self.guard.audit.as_ref().filter(|_| self.writes || code == 401 || code == 403) else {
             return;
         };

@@ -140,8 +140,6 @@ struct Labels {
 pub struct Metrics {
     requests: Mutex<BTreeMap<Labels, u64>>,
     latencies: Mutex<BTreeMap<(&'static str, String), Histogram>>,
-    /// Writes that came over a connection.
-    client_writes: AtomicU64,
     turned: [AtomicU64; TURNED.len()],
     /// One for each reason: a flood of one kind must not hide another.
     complaints: [Seldom; TURNED.len()],
@@ -189,15 +187,6 @@ pub struct Readings<'a> {
 }
 
 impl Metrics {
-    /// Writes so far that came over a connection, not from whoever embeds the server.
-    pub fn client_writes(&self) -> u64 {
-        self.client_writes.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn client_wrote(&self) {
-        self.client_writes.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Counts a request. The resource must be one that is served, or a word for all others.
     pub fn request(&self, verb: &'static str, resource: &str, code: u16, took: Duration) {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);

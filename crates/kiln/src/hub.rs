@@ -25,7 +25,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use admission::Rules;
 use approval::Approver;
 use background::Background;
-use courtesy::Courtesy;
 use definitions::Policy;
 use node::listener::{ListenError, NodeListen, NodeListener, connection_limits};
 use node::{NodeEndpoint, NodeLimits};
@@ -38,7 +37,6 @@ mod background;
 pub mod beacon;
 pub mod boot_secrets;
 pub mod controllers;
-mod courtesy;
 pub mod definitions;
 mod folder;
 pub mod health;
@@ -165,12 +163,11 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
 
     let background = Background::start().map_err(HubError::Threads)?;
     let mut tasks = Tasks::default();
-    let courtesy = Courtesy::towards_clients(&server);
-    let approver = Approver { endpoint: pools.endpoint.clone(), ..approver(&server, &courtesy) };
+    let approver = Approver { endpoint: pools.endpoint.clone(), ..approver(&server) };
     let behind = &background.handle;
     tasks.spawn_on(behind, "garbage collection", Arc::clone(&server).run_janitor());
     tasks.spawn_on(behind, "rules", rules.follow(Arc::clone(&server)));
-    tasks.spawn_on(behind, "controllers", controllers::run_embedded(Arc::clone(&server), pools, courtesy));
+    tasks.spawn_on(behind, "controllers", controllers::run_embedded(Arc::clone(&server), pools));
     tasks.spawn_on(behind, "certificates", approval::run(approver, server.stopping()));
     tasks.spawn("node endpoints", Arc::clone(&nodes).run(server.stopping()));
     if let Some(listener) = node_listener {
@@ -201,9 +198,8 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
 }
 
 /// Whoever decides about the certificates of nodes, with its figures among the server's.
-fn approver(server: &Arc<Server>, courtesy: &Arc<Courtesy>) -> Approver {
-    let api = courtesy.pause_watches(router(Arc::clone(server)));
-    let approver = Approver::new(controllers::in_process(api, "system:kiln:approver"));
+fn approver(server: &Arc<Server>) -> Approver {
+    let approver = Approver::new(controllers::in_process(router(Arc::clone(server)), "system:kiln:approver"));
     let (verdicts, stages) = (Arc::clone(&approver.figures), Arc::clone(&approver.stages));
     server.add_figures(move || verdicts.render() + &stages.render());
     approver

@@ -28,7 +28,6 @@ use tokio::task::JoinSet;
 use tower::ServiceExt;
 
 use super::approval::{self, Approver};
-use super::courtesy::Courtesy;
 use super::lease::{Contender, Terms};
 use super::machines;
 use super::mirror::{StatusPatch, host_errors, plan_status};
@@ -169,8 +168,8 @@ pub fn in_process(router: Router, user: &str) -> Client {
 }
 
 /// Runs the controllers over the embedded API until it stops.
-pub(super) async fn run_embedded(server: Arc<Server>, settings: Settings, courtesy: Arc<Courtesy>) {
-    let client = in_process(courtesy.pause_watches(router(Arc::clone(&server))), "system:kiln:controllers");
+pub async fn run_embedded(server: Arc<Server>, settings: Settings) {
+    let client = in_process(router(Arc::clone(&server)), "system:kiln:controllers");
     let figures = Arc::new(Figures::default());
     let (network, machines) = (Arc::clone(&figures.network), Arc::clone(&figures.machines));
     server.add_figures(move || network.render() + &machines.render());
