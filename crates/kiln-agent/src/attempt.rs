@@ -40,8 +40,8 @@ const STAGE: Duration = Duration::from_secs(30);
 /// How long nothing of a profile may be in force before it has failed.
 const LOST: Duration = Duration::from_millis(400);
 
-/// How often NetworkManager is asked at least while the kernel does not show everything. Its answer costs it what ten
-/// interfaces cost it to make, so it is left alone until then.
+/// How often NetworkManager is asked at least while the kernel does not show everything. It tells of all interfaces at once,
+/// and makes none of them meanwhile.
 const LOOK: Duration = Duration::from_millis(200);
 /// A change comes as a burst of events; one look after it is enough.
 const BURST: Duration = Duration::from_millis(20);

@@ -68,7 +68,7 @@ pub(super) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
 /// The interface of this name.
 pub(super) fn interface<'v>(document: &'v Value, name: &str) -> Option<&'v Value> {
     // The name stands first almost always: asking for it by key, hashed, among a hundred interfaces a hundred times was a fifth of
-    // all the time a plan took.
+    // all instructions of a run that found nothing to do.
     let is_named = |interface: &&Value| {
         let mut fields = interface.as_object().into_iter().flatten();
         fields.find(|(key, _)| *key == "name").is_some_and(|(_, value)| value == name)
