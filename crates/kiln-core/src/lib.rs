@@ -33,6 +33,7 @@ pub mod provision;
 pub mod replicas;
 pub mod rollout;
 pub mod signed_token;
+pub mod small_set;
 pub mod source;
 pub mod timeline;
 pub mod user_data;

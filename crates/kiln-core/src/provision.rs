@@ -76,7 +76,7 @@ pub struct Inputs<'a> {
 }
 
 /// Everything nodes must be able to fetch.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Provision {
     /// Every declared pool.
     pub pools: Vec<PoolProvision>,

@@ -178,6 +178,7 @@ impl Timeline {
         for entry in entries {
             timeline.merge(entry);
         }
+        timeline.entries.shrink_to_fit();
         timeline
     }
 

@@ -39,6 +39,7 @@ pub mod boot_secrets;
 pub mod controllers;
 pub mod definitions;
 mod folder;
+pub mod following;
 pub mod health;
 pub mod kubeconfig;
 pub mod lease;
@@ -167,7 +168,8 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
     let behind = &background.handle;
     tasks.spawn_on(behind, "garbage collection", Arc::clone(&server).run_janitor());
     tasks.spawn_on(behind, "rules", rules.follow(Arc::clone(&server)));
-    tasks.spawn_on(behind, "controllers", controllers::run_embedded(Arc::clone(&server), pools));
+    let following = approver.following();
+    tasks.spawn_on(behind, "controllers", controllers::run_embedded(Arc::clone(&server), pools, following));
     tasks.spawn_on(behind, "certificates", approval::run(approver, server.stopping()));
     tasks.spawn("node endpoints", Arc::clone(&nodes).run(server.stopping()));
     if let Some(listener) = node_listener {

@@ -65,6 +65,7 @@ async fn hub(name: &str, kubeconfig: &str) -> (Embedded, watch::Sender<bool>) {
     let hub = Embedded::start(name).await;
     let approver = Approver::new(controllers::in_process(router(Arc::clone(&hub.server)), "system:kiln:approver"));
     let (stop, stopping) = watch::channel(false);
+    tokio::spawn(approver.following().run(approver.hub.clone()));
     tokio::spawn(approval::run(approver, stopping));
     create(&hub.client, json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "lab-admin-kubeconfig", "namespace": "default"},
         "stringData": {"kubeconfig": kubeconfig}})).await;

@@ -47,6 +47,7 @@ impl Site {
             ..Approver::new(controllers::in_process(theirs, "system:kiln:approver"))
         };
         let (stop, stopping) = watch::channel(false);
+        tokio::spawn(approver.following().run(approver.hub.clone()));
         tokio::spawn(approval::run(approver, stopping));
         Site { hub, stop }
     }

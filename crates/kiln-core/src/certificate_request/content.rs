@@ -6,7 +6,6 @@
 //!
 //! x509-parser does the reading, as in the API server; a second reader of our own would only be another opinion.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -21,6 +20,7 @@ use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::X509Name;
 
+use crate::small_set::SmallSet;
 use crate::timeline::Moment;
 
 /// The largest request that is read, in bytes of PEM. A kubelet's has less than one thousand.
@@ -80,11 +80,11 @@ impl FromStr for KeyHash {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
     /// DNS names in small letters, without a dot at the end.
-    pub dns: BTreeSet<String>,
+    pub dns: SmallSet<String>,
     /// Addresses.
-    pub addresses: BTreeSet<IpAddr>,
+    pub addresses: SmallSet<IpAddr>,
     /// Everything else (e-mail, URI, …), as people write it. A kubelet has none.
-    pub others: BTreeSet<String>,
+    pub others: SmallSet<String>,
 }
 
 impl Names {

@@ -27,6 +27,7 @@ use figures::Figures;
 use fleet::{SharedFleet, Target, View};
 use kubelet::{Dialled, Kubelet};
 
+use super::following::Following;
 use super::health::{self, StageFigures};
 use super::pools::Endpoint;
 
@@ -54,7 +55,7 @@ pub struct Approver {
     /// The hub's API.
     pub hub: Client,
     /// What the hub declares.
-    pub fleet: SharedFleet,
+    pub fleet: Arc<SharedFleet>,
     /// The way to clusters.
     pub connect: Arc<dyn Connect>,
     /// The way to kubelets.
@@ -73,16 +74,24 @@ impl Approver {
         Approver {
             connect: Arc::new(BySecret { hub: hub.clone() }),
             hub,
-            fleet: SharedFleet::default(),
+            fleet: Arc::default(),
             kubelet: Arc::new(Dialled::default()),
             figures: Arc::default(),
             stages: Arc::default(),
             endpoint: None,
         }
     }
+
+    /// What it must be told of the hub's objects while it runs.
+    pub fn following(&self) -> Following {
+        let mut following = Following::default();
+        self.fleet.follow(&mut following);
+        following
+    }
 }
 
-/// Runs until it is told to stop; the health of hosts is looked after from the same views.
+/// Runs until it is told to stop, while somebody follows [`Approver::following`]; the health of hosts is looked after from
+/// the same views.
 pub async fn run(approver: Approver, mut stop: watch::Receiver<bool>) {
     let approver = Arc::new(approver);
     let (views, mut seen) = watch::channel(Arc::new(View::default()));
@@ -108,7 +117,7 @@ pub async fn run(approver: Approver, mut stop: watch::Receiver<bool>) {
         }
     };
     tokio::select! {
-        () = fleet::observe(&approver.hub, &approver.fleet, &views) => {}
+        () = approver.fleet.publish(&views) => {}
         () = health::attend(&approver.hub, views.subscribe(), &approver.stages, approver.endpoint.as_ref()) => {}
         () = supervise => {}
         _ = stop.wait_for(|stop| *stop) => {}

@@ -24,10 +24,10 @@ use kiln_apiserver::{Server, router};
 use kiln_core::provision::Inputs;
 use kube::Client;
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinSet;
 use tower::ServiceExt;
 
 use super::approval::{self, Approver};
+use super::following::Following;
 use super::lease::{Contender, Terms};
 use super::machines;
 use super::mirror::{StatusPatch, host_errors, plan_status};
@@ -38,7 +38,6 @@ use super::timeline::now;
 use cache::{Cache, Change};
 use execute::{execute_objects, execute_with_findings};
 use figures::Figures;
-use kinds::WATCHED;
 use looking::look;
 use plan_objects::{ObjectChange, plan_objects};
 use summary::{Summary, summarize};
@@ -59,7 +58,7 @@ mod watching;
 pub struct Pace {
     /// Changes are gathered until none came for so long.
     pub quiet: Duration,
-    /// But not longer than this.
+    /// But not longer than this, nor than the looks at a large world would be apart anyway.
     pub longest: Duration,
     /// How long to wait before trying again what failed; doubled each time up to thirty seconds.
     pub retry: Duration,
@@ -75,6 +74,8 @@ impl Default for Pace {
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 /// Looking takes at most one part in so many of the time.
 const SHARE: u32 = 5;
+/// What judging takes per object, roughly.
+const EACH: Duration = Duration::from_micros(100);
 
 /// What the watches and the controller share.
 #[derive(Debug, Default)]
@@ -121,7 +122,10 @@ impl Shared {
         let pending = state.pending.filter(|_| state.unread == 0).ok_or(None)?;
         if let Some((first, last)) = state.since {
             let quiet = pace.quiet.saturating_sub(last.elapsed());
-            let rest = quiet.min(pace.longest.saturating_sub(first.elapsed()));
+            // A look in the middle of a flood would only put off the one that sees all of it.
+            let objects = u32::try_from(state.cache.world.len()).unwrap_or(u32::MAX);
+            let longest = pace.longest.max(EACH.saturating_mul(objects).saturating_mul(SHARE - 1));
+            let rest = quiet.min(longest.saturating_sub(first.elapsed()));
             if !rest.is_zero() {
                 return Err(Some(rest));
             }
@@ -167,13 +171,13 @@ pub fn in_process(router: Router, user: &str) -> Client {
     Client::new(service, "default")
 }
 
-/// Runs the controllers over the embedded API until it stops.
-pub async fn run_embedded(server: Arc<Server>, settings: Settings) {
+/// Runs the controllers over the embedded API until it stops, and the watches of others with theirs.
+pub async fn run_embedded(server: Arc<Server>, settings: Settings, following: Following) {
     let client = in_process(router(Arc::clone(&server)), "system:kiln:controllers");
     let figures = Arc::new(Figures::default());
     let (network, machines) = (Arc::clone(&figures.network), Arc::clone(&figures.machines));
     server.add_figures(move || network.render() + &machines.render());
-    run_telling(client, Pace::default(), settings, server.stopping(), figures).await;
+    run_telling(client, Pace::default(), settings, server.stopping(), figures, following).await;
 }
 
 /// The Lease by which replicas elect their leader, in the namespace the client works in.
@@ -192,9 +196,9 @@ pub async fn run_elected(
     let lead = || async {
         let _reign = Reign::begin(&figures);
         let approver = Approver { endpoint: settings.endpoint.clone(), ..Approver::new(client.clone()) };
+        let (following, told) = (approver.following(), Arc::clone(&figures));
         let certificates = approval::run(approver, stop.clone());
-        let told = Arc::clone(&figures);
-        let controllers = run_telling(client.clone(), Pace::default(), settings.clone(), stop.clone(), told);
+        let controllers = run_telling(client.clone(), Pace::default(), settings.clone(), stop.clone(), told, following);
         futures::future::join(controllers, certificates).await;
     };
     contender.run(stop.clone(), lead).await;
@@ -223,25 +227,24 @@ pub async fn run(client: Client, pace: Pace, stop: watch::Receiver<bool>) {
 
 /// Runs the controllers until they are told to stop.
 pub async fn run_with(client: Client, pace: Pace, settings: Settings, stop: watch::Receiver<bool>) {
-    run_telling(client, pace, settings, stop, Arc::default()).await;
+    run_telling(client, pace, settings, stop, Arc::default(), Following::default()).await;
 }
 
-/// The same, telling `figures` what there is to tell.
+/// The same, telling `figures` what there is to tell, and following what others want as well.
 async fn run_telling(
     client: Client,
     pace: Pace,
     settings: Settings,
     stop: watch::Receiver<bool>,
     figures: Arc<Figures>,
+    mut following: Following,
 ) {
     let shared = Arc::new(Shared::default());
-    shared.lock().unread = WATCHED.len();
-    let mut watches = JoinSet::new();
-    for watched in WATCHED {
-        watches.spawn(watching::observe_kind(client.clone(), watched, Arc::clone(&shared), Arc::clone(&figures)));
-    }
-    let mut stopping = stop;
+    watching::follow(&mut following, &shared, &figures);
+    pools::held::follow(&mut following, &shared);
     let seen = Arc::new(network::seen::Shared::default());
+    network::seen::follow(&mut following, &seen, client.default_namespace());
+    let mut stopping = stop;
     let clock = Arc::clone(&settings.clock);
     let networks = network::run(client.clone(), Arc::clone(&seen), clock, Arc::clone(&figures.network));
     let told = Arc::clone(&figures.machines);
@@ -251,13 +254,9 @@ async fn run_telling(
         () = networks => {}
         () = running => {}
         () = pools::run(client.clone(), Arc::clone(&shared), settings) => {}
-        ended = watches.join_next() => {
-            // A watch never ends by itself.
-            tracing::error!(?ended, "a watch ended; the controllers stop");
-        }
+        () = following.run(client.clone()) => {}
         _ = stopping.wait_for(|stop| *stop) => {}
     }
-    watches.shutdown().await;
 }
 
 async fn control(client: &Client, pace: Pace, shared: &Arc<Shared>) {
@@ -315,20 +314,27 @@ async fn control(client: &Client, pace: Pace, shared: &Arc<Shared>) {
 
 /// Judges the world where nobody waits for it: watches and requests go on.
 async fn observe_world(shared: &Arc<Shared>) -> Option<Summary> {
-    let (world, foreign) = {
-        let state = shared.lock();
-        (state.cache.world.clone(), pools::foreign_pools(&state.cache))
+    let (world, foreign, unjudged) = {
+        let mut state = shared.lock();
+        let unjudged = std::mem::take(&mut state.cache.unjudged);
+        (state.cache.world.clone(), pools::foreign_pools(&state.cache), unjudged)
     };
     let pools::LookInputs { bases, stored, previous } = shared.desk.look_inputs();
     let judged = look(move || {
         let inputs = Inputs { bases: &bases, stored: &stored, previous: &previous, foreign: &foreign };
-        let (judged, mut provision) = world.judge_with(inputs);
-        let summary = summarize(&judged);
-        provision.errors = host_errors(&summary);
-        (summary, provision)
+        let made = {
+            let (judged, mut provision) = world.judge_with(inputs);
+            let summary = summarize(&judged);
+            provision.errors = host_errors(&summary);
+            (summary, provision)
+        };
+        // What stays was made among ten times as much that goes, a little of it on each of many pages of memory. A copy
+        // that is made now lies on a few.
+        made.clone()
     });
     let Some((summary, provision)) = judged.await else {
         tracing::error!("the rules did not end; the next change tries again");
+        shared.lock().cache.unjudged.extend(unjudged);
         return None;
     };
     shared.desk.put_provision(provision);

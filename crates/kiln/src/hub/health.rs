@@ -16,9 +16,10 @@ use kube::{Client, Error};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::approval::fleet::{Member, Place, View};
+use super::approval::fleet::{Member, View};
 use super::controllers::cache::MANAGER;
 use super::controllers::kinds::HOST;
+use super::following::Place;
 use super::mirror::{Condition, DRIVEN, Truth, render_conditions};
 use super::pools::Endpoint;
 use super::timeline::{now, parse_time, read_timeline, render_time, render_timeline};
@@ -235,7 +236,7 @@ impl<'a, I: Iterator<Item = &'a (&'a Member, Health)>> Due<'a, I> {
 
 fn must_write(member: &Member, health: &Health) -> bool {
     let wished = condition(health, member);
-    let stands = member.host.healthy.as_ref();
+    let stands = member.host.healthy.as_deref();
     // Of a host that nobody has switched on there is nothing to say.
     if stands.is_none() && matches!(health, Health::Waiting { until: None, .. }) {
         return false;

@@ -180,7 +180,7 @@ pub fn plan_status(summary: &Summary, cache: &Cache, now: Moment) -> Vec<StatusP
             let foreign = item.foreign_status && watched.use_ != Use::Own;
             // Nobody would keep the condition right any more that was written before somebody else came.
             let outdated = foreign && item.has_findings && watched.use_ == Use::Checked;
-            if item.deleting || (foreign && !outdated) {
+            if item.deleting || (foreign && !outdated) || !cache.is_judged(watched.kind, namespace, name) {
                 continue;
             }
             let id = ObjectId { kind: watched.kind.into(), namespace: namespace.clone(), name: name.clone() };
@@ -235,4 +235,26 @@ fn status(view: &View, object: &Object) -> Option<Value> {
 fn known_part(old: &Value, new: &Value) -> Value {
     let Value::Object(new) = new else { return old.clone() };
     new.keys().filter_map(|key| Some((key.clone(), old.get(key)?.clone()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_said_about_an_object_before_the_rules_have_looked_at_it() {
+        let watched = crate::hub::controllers::kinds::find("Host").unwrap();
+        let mut cache = Cache::default();
+        let host = |generation: u64, role: &str| {
+            json!({"apiVersion": watched.api_version(), "kind": "Host", "metadata": {"name": "a", "namespace": "n",
+                "generation": generation}, "spec": {"role": role}})
+        };
+        let told = |cache: &Cache| plan_status(&Summary::default(), cache, Moment(0)).len();
+        cache.put(watched, &host(1, "worker"));
+        assert_eq!(told(&cache), 0, "it is new");
+        cache.unjudged.clear();
+        assert_eq!(told(&cache), 1);
+        cache.put(watched, &host(2, "master"));
+        assert_eq!(told(&cache), 0, "it is another since");
+    }
 }

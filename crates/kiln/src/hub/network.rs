@@ -18,13 +18,12 @@ use std::time::{Duration, Instant};
 
 use kiln_core::timeline::Moment;
 use kube::Client;
-use tokio::task::JoinSet;
 
 use super::controllers::execute::{execute_objects, execute_statuses};
 use super::controllers::looking::look;
 use compose::Memo;
 use plan::{Planned, plan_network};
-use seen::{ALL, Shared, observe};
+use seen::Shared;
 use slots::Slots;
 
 pub mod compose;
@@ -50,10 +49,6 @@ pub(crate) async fn run(
     figures: Arc<figures::Figures>,
 ) {
     let namespace = client.default_namespace().to_owned();
-    let mut watches = JoinSet::new();
-    for what in ALL {
-        watches.spawn(observe(client.clone(), what, namespace.clone(), Arc::clone(&shared)));
-    }
     let _reign = figures.begin();
     let mut memo = Memo::default();
     let mut failures = 0_u32;

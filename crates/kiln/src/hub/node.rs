@@ -174,7 +174,7 @@ impl NodeEndpoint {
         tokio::select! {
             () = watching::observe_secrets(Arc::clone(&self)) => tracing::error!("the watch of the node endpoints ended"),
             () = beacon::key::keep(&self.client, &self.beacons) => {}
-            () = agent::table::observe(&self.client, &self.agents) => tracing::error!("a watch for agents ended"),
+            () = agent::table::observe(Arc::clone(&self)) => tracing::error!("a watch for agents ended"),
             _ = stop.wait_for(|stop| *stop) => {}
         }
         self.agents.end();

@@ -204,13 +204,9 @@ impl Desk {
     }
 }
 
-/// Keeps the Secrets for nodes right. Never ends.
+/// Keeps the Secrets for nodes right, while somebody tells the desk what is [`held`]. Never ends.
 pub(crate) async fn run(client: Client, shared: Arc<Shared>, settings: Settings) {
-    tokio::join!(
-        held::observe(client.clone(), Arc::clone(&shared)),
-        bases::keep(client.clone(), Arc::clone(&shared), settings.clone()),
-        work(client, &shared, &settings),
-    );
+    tokio::join!(bases::keep(client.clone(), Arc::clone(&shared), settings.clone()), work(client, &shared, &settings),);
 }
 
 async fn work(client: Client, shared: &Shared, settings: &Settings) {

@@ -131,6 +131,7 @@ impl Lab {
         approver.connect = Arc::new(Known(known));
         change(&mut approver);
         let (stop, stopping) = watch::channel(false);
+        tokio::spawn(approver.following().run(approver.hub.clone()));
         tokio::spawn(approval::run(approver, stopping));
         Lab { hub, cluster, stop }
     }

@@ -24,10 +24,11 @@ use serde_json::{Value, json};
 
 use super::cluster::each;
 use super::connect::Connected;
-use super::fleet::{Member, Place};
+use super::fleet::Member;
 use super::{Approver, answered, as_value};
 use crate::hub::boot_secrets::parse_record;
 use crate::hub::controllers::kinds::SECRET;
+use crate::hub::following::Place;
 use crate::hub::node::beacon::key::{self, BeaconKey};
 use crate::hub::timeline::{Update, now, record, render_time, update};
 

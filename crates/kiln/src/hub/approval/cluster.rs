@@ -21,13 +21,14 @@ use tokio::sync::watch;
 
 use super::bootstrap::{self, Users};
 use super::connect::Connected;
-use super::fleet::{Member, Place, Target, View, with_fleet};
+use super::fleet::{Member, Target, View};
 use super::nodes::plan_node;
 use super::recorded::{Recorded, add, read_recorded, render_recorded};
 use super::requests::{Asked, NodeRecord, read_node, read_request, stage_of};
 use super::{Approver, answered, as_value, is_absent};
 use crate::hub::controllers::cache::MANAGER;
 use crate::hub::controllers::kinds::{CERTIFICATE_REQUEST, HOST, NODE, Watched};
+use crate::hub::following::Place;
 use crate::hub::timeline::{now, record, render_time};
 
 /// Requests that are remembered. Of more, only those of declared hosts are.
@@ -398,7 +399,7 @@ async fn act(
     let mut tries = 0;
     let verdict = loop {
         let object = as_value(answered(hosts.get(&place.1)).await?);
-        let fresh = with_fleet(&approver.fleet, |fleet| fleet.member_of(&object));
+        let fresh = approver.fleet.with(|fleet| fleet.member_of(&object));
         let time = now();
         let verdict = judge(&asked.request, Claim::Host(&fresh.facts), facts, time);
         let generation = fresh.facts.provision.as_ref().map_or(0, |provision| provision.generation);

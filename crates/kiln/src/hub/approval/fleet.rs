@@ -1,27 +1,24 @@
 //! The hosts and pools of the hub as the approver sees them: what is declared, what is known, which cluster they join.
 //!
 //! [`read_host`] and [`read_pool`] reduce an object to what is asked about; [`Fleet::view`] joins hosts and pools. All of
-//! that is pure. [`observe`] feeds a fleet from watches and publishes a new [`View`] after each burst of changes.
+//! that is pure. [`SharedFleet`] is fed by watches and publishes a new [`View`] after each burst of changes.
 //!
 //! What is declared comes from a Host's spec and its annotations, never from the Node's status.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use futures::StreamExt;
 use kiln_core::certificate_request::{HostFacts, Mode, Names, Proof, Provision};
 use kiln_core::health::parse_duration;
 use kiln_core::timeline::Timeline;
-use kube::Client;
-use kube::api::{Api, DynamicObject};
-use kube::runtime::watcher::{self, Event};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
 use super::recorded::{Recorded, approved, read_recorded};
 use crate::hub::controllers::kinds::{HOST, NODE_POOL, POOL, Watched};
+use crate::hub::following::{Follower, Following, Place, Query, place};
 use crate::hub::timeline::{parse_time, read_timeline};
 
 /// Requests a person vouches for, by name, with commas between them.
@@ -36,9 +33,6 @@ pub const KUBECONFIG: &str = "kiln.dev/kubeconfig";
 const DEFAULT_KEY: &str = "kubeconfig";
 /// Changes are gathered for so long.
 const QUIET: Duration = Duration::from_millis(50);
-
-/// Namespace and name.
-pub type Place = (String, String);
 
 /// A cluster that hosts join, by where its kubeconfig is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,7 +61,7 @@ pub struct HostRecord {
     /// The pool it names.
     pub pool: Option<String>,
     /// Namespace and name of the cluster it names.
-    pub cluster: Option<Place>,
+    pub cluster: Option<Box<Place>>,
     /// Labels its Node shall have.
     pub labels: BTreeMap<String, String>,
     /// What its requests are judged by; the pool's part is added by the view.
@@ -79,7 +73,7 @@ pub struct HostRecord {
     /// How often it was repaired since it was last well, and what is wanted of whom.
     pub wanted: Value,
     /// Its condition `Healthy` as it stands.
-    pub healthy: Option<(String, String, String)>,
+    pub healthy: Option<Box<(String, String, String)>>,
     /// When it was made.
     pub created: kiln_core::timeline::Moment,
 }
@@ -165,7 +159,7 @@ pub fn read_host(object: &Value) -> HostRecord {
     HostRecord {
         uid: text(&metadata["uid"]),
         pool: some(&spec["pool"]).or_else(|| some(&status["pool"])),
-        cluster: cluster.map(|name| (namespace, name)),
+        cluster: cluster.map(|name| Box::new((namespace, name))),
         labels: read_labels(&spec["nodeLabels"]),
         facts: Arc::new(HostFacts {
             node,
@@ -179,8 +173,9 @@ pub fn read_host(object: &Value) -> HostRecord {
         timeline: read_timeline(status),
         recorded,
         wanted: status["provision"]["wanted"].clone(),
-        healthy: healthy
-            .map(|condition| (text(&condition["status"]), text(&condition["reason"]), text(&condition["message"]))),
+        healthy: healthy.map(|condition| {
+            Box::new((text(&condition["status"]), text(&condition["reason"]), text(&condition["message"])))
+        }),
         created: metadata["creationTimestamp"].as_str().and_then(parse_time).unwrap_or(kiln_core::timeline::Moment(0)),
         place,
     }
@@ -305,7 +300,7 @@ pub struct Fleet {
 struct Seat {
     host: Arc<HostRecord>,
     /// Joined with its pool, as long as neither changes: views share it.
-    joined: Option<(Arc<Member>, Option<Target>)>,
+    joined: Option<(Arc<Member>, Option<Arc<Target>>)>,
 }
 
 impl Fleet {
@@ -362,16 +357,19 @@ impl Fleet {
             let (member, target) = joined
                 .get_or_insert_with(|| {
                     let (member, target) = Fleet::member(&self.pools, Arc::clone(host));
-                    (Arc::new(member), target)
+                    (Arc::new(member), target.map(Arc::new))
                 })
                 .clone();
-            match target {
-                Some(target) => {
-                    let nodes = view.clusters.entry(target).or_default();
-                    nodes.entry(member.facts.node.clone()).or_default().push(member);
-                }
-                None => view.others.push(member),
-            }
+            let Some(target) = target else {
+                view.others.push(member);
+                continue;
+            };
+            let node = member.facts.node.clone();
+            let nodes = match view.clusters.get_mut(&*target) {
+                Some(nodes) => nodes,
+                None => view.clusters.entry(Target::clone(&target)).or_default(),
+            };
+            nodes.entry(node).or_default().push(member);
         }
         view
     }
@@ -409,7 +407,7 @@ impl Fleet {
             Some(Target { namespace: namespace.clone(), secret, key })
         });
         let of_pool = || pools.iter().find_map(|(pool, namespace)| Some(admin(namespace, pool.cluster.as_ref()?)));
-        let of_host = || host.cluster.as_ref().map(|(namespace, name)| admin(namespace, name));
+        let of_host = || host.cluster.as_deref().map(|(namespace, name)| admin(namespace, name));
         let target = named.or_else(of_pool).or_else(of_host);
         let member = Member {
             facts,
@@ -435,88 +433,79 @@ impl Fleet {
 }
 
 /// The fleet, shared between the watches and whoever asks.
-pub type SharedFleet = Arc<Mutex<Fleet>>;
-
-/// Reads the fleet.
-pub fn with_fleet<T>(fleet: &SharedFleet, read: impl FnOnce(&mut Fleet) -> T) -> T {
-    // Each change is one call: nothing is ever half done.
-    read(&mut fleet.lock().unwrap_or_else(PoisonError::into_inner))
+#[derive(Debug)]
+pub struct SharedFleet {
+    fleet: Mutex<Fleet>,
+    changed: Notify,
+    /// Kinds whose first list is not complete.
+    unread: AtomicUsize,
 }
 
-/// Watches hosts and pools, and publishes a view after each burst of changes. Never ends.
-pub async fn observe(hub: &Client, fleet: &SharedFleet, views: &watch::Sender<Arc<View>>) {
-    let changed = Notify::new();
-    let unread = std::sync::atomic::AtomicUsize::new(3);
-    let kinds: [&'static Watched; 3] = [&HOST, &POOL, &NODE_POOL];
-    let watches = kinds.map(|kind| observe_kind(hub.clone(), kind, fleet, &changed, &unread));
-    let publish = async {
+/// What a fleet is made of.
+const KINDS: [&Watched; 3] = [&HOST, &POOL, &NODE_POOL];
+
+impl Default for SharedFleet {
+    fn default() -> SharedFleet {
+        SharedFleet { fleet: Mutex::default(), changed: Notify::new(), unread: AtomicUsize::new(KINDS.len()) }
+    }
+}
+
+impl SharedFleet {
+    /// Reads or changes the fleet.
+    pub fn with<T>(&self, read: impl FnOnce(&mut Fleet) -> T) -> T {
+        // Each change is one call: nothing is ever half done.
+        read(&mut self.fleet.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Watches hosts and pools for the fleet.
+    pub fn follow(self: &Arc<Self>, following: &mut Following) {
+        for kind in KINDS {
+            following.add(Query::all(*kind), Arc::new(OfKind { kind: kind.kind, shared: Arc::clone(self) }));
+        }
+    }
+
+    /// Publishes a view after each burst of changes. Never ends.
+    pub async fn publish(&self, views: &watch::Sender<Arc<View>>) {
         loop {
-            changed.notified().await;
+            self.changed.notified().await;
             tokio::time::sleep(QUIET).await;
-            if unread.load(std::sync::atomic::Ordering::Acquire) == 0 {
-                let began = std::time::Instant::now();
-                views.send_replace(Arc::new(with_fleet(fleet, |fleet| fleet.view())));
+            if self.unread.load(Ordering::Acquire) == 0 {
+                let began = Instant::now();
+                views.send_replace(Arc::new(self.with(Fleet::view)));
                 // However fast hosts change, most of the time is left to others.
                 tokio::time::sleep(began.elapsed() * 4).await;
-            }
-        }
-    };
-    futures::future::join(futures::future::join_all(watches), publish).await;
-}
-
-async fn observe_kind(
-    hub: Client,
-    kind: &'static Watched,
-    fleet: &SharedFleet,
-    changed: &Notify,
-    unread: &std::sync::atomic::AtomicUsize,
-) {
-    let api: Api<DynamicObject> = Api::all_with(hub, &kind.resource());
-    let mut events = pin!(watcher::watcher(api, watcher::Config::default()));
-    let (mut listed, mut first) = (HashSet::new(), true);
-    let mut read = || {
-        if std::mem::take(&mut first) {
-            unread.fetch_sub(1, std::sync::atomic::Ordering::AcqRel);
-        }
-        changed.notify_one();
-    };
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => listed.clear(),
-            Ok(Event::InitApply(object)) => {
-                let object = super::as_value(object);
-                listed.insert(place(&object));
-                with_fleet(fleet, |fleet| fleet.put(kind.kind, &object));
-            }
-            Ok(Event::InitDone) => {
-                let names = std::mem::take(&mut listed);
-                with_fleet(fleet, |fleet| fleet.retain(kind.kind, &names));
-                read();
-            }
-            Ok(Event::Apply(object)) => {
-                if with_fleet(fleet, |fleet| fleet.put(kind.kind, &super::as_value(object))) {
-                    changed.notify_one();
-                }
-            }
-            Ok(Event::Delete(object)) => {
-                with_fleet(fleet, |fleet| fleet.remove(kind.kind, &place(&super::as_value(object))));
-                changed.notify_one();
-            }
-            Err(error) => {
-                // A kind the server does not have counts as read.
-                if super::is_absent(&error) {
-                    read();
-                }
-                tracing::debug!(kind = kind.kind, %error, "a watch was interrupted");
-                tokio::time::sleep(Duration::from_secs(2)).await;
             }
         }
     }
 }
 
-fn place(object: &Value) -> Place {
-    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
-    (text("namespace"), text("name"))
+/// One kind of the fleet.
+struct OfKind {
+    kind: &'static str,
+    shared: Arc<SharedFleet>,
+}
+
+impl Follower for OfKind {
+    fn put(&self, object: &Value) {
+        if self.shared.with(|fleet| fleet.put(self.kind, object)) {
+            self.shared.changed.notify_one();
+        }
+    }
+
+    fn remove(&self, object: &Value) {
+        self.shared.with(|fleet| fleet.remove(self.kind, &place(object)));
+        self.shared.changed.notify_one();
+    }
+
+    fn retain(&self, listed: &HashSet<Place>) {
+        self.shared.with(|fleet| fleet.retain(self.kind, listed));
+        self.shared.changed.notify_one();
+    }
+
+    fn read_once(&self) {
+        self.shared.unread.fetch_sub(1, Ordering::AcqRel);
+        self.shared.changed.notify_one();
+    }
 }
 
 #[cfg(test)]

@@ -157,6 +157,8 @@ pub struct Cache {
     samples: HashMap<&'static str, Sample>,
     /// What is declared.
     pub world: WorldCache,
+    /// What was declared since the rules looked last, by kind and place: nobody knows yet what to say about it.
+    pub unjudged: HashSet<(&'static str, (String, String))>,
     /// What is known of the configs of pools.
     pub pools: PoolReports,
     /// Kinds whose definition has no room for the condition [`FINDINGS`]: the API dropped or refused it.
@@ -177,11 +179,15 @@ impl Cache {
         let seen = match of_kind.get(&place) {
             Some(known) if **known == item => Change::Nothing,
             _ => {
-                of_kind.insert_mut(place, Arc::new(item));
+                of_kind.insert_mut(place.clone(), Arc::new(item));
                 Change::Status
             }
         };
-        if declares && self.world.update(key, Some(object)) { Change::World } else { seen }
+        if declares && self.world.update(key, Some(object)) {
+            self.unjudged.insert((watched.kind, place));
+            return Change::World;
+        }
+        seen
     }
 
     /// Forgets an object.
@@ -211,6 +217,11 @@ impl Cache {
     /// The objects of a kind, by namespace and name.
     pub fn of_kind(&self, kind: &str) -> impl Iterator<Item = (&(String, String), &Item)> {
         self.items.get(kind).into_iter().flatten().map(|(place, item)| (place, &**item))
+    }
+
+    /// Whether the rules have looked at an object as it is now.
+    pub fn is_judged(&self, kind: &'static str, namespace: &str, name: &str) -> bool {
+        self.unjudged.is_empty() || !self.unjudged.contains(&(kind, place(namespace, name)))
     }
 
     /// One object.

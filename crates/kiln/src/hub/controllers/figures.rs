@@ -35,11 +35,11 @@ impl Figures {
         self.interruptions.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The API server refuses to show a kind, or shows it. Says whether that is new.
-    pub(super) fn set_refused(&self, watched: &Watched, refused: bool) -> bool {
-        let name = resource_name(watched);
+    /// The API server refuses to show a kind, or shows it.
+    pub(super) fn set_refused(&self, watched: &Watched, refused: bool) {
+        let name = watched.resource_name();
         let mut known = self.lock();
-        if refused { known.insert(name) } else { known.remove(&name) }
+        let _ = if refused { known.insert(name) } else { known.remove(&name) };
     }
 
     /// Kinds the API server refuses to show.
@@ -78,11 +78,6 @@ impl Figures {
     }
 }
 
-/// `baremetalhosts.metal3.io`, `secrets`.
-pub(super) fn resource_name(watched: &Watched) -> String {
-    format!("{}.{}", watched.plural, watched.group).trim_end_matches('.').to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::kinds;
@@ -92,13 +87,12 @@ mod tests {
     fn what_is_refused_is_told_until_it_is_shown() {
         let figures = Figures::default();
         let (hosts, secrets) = (kinds::find("BareMetalHost").unwrap(), kinds::find("Secret").unwrap());
-        assert!(figures.set_refused(hosts, true));
-        assert!(!figures.set_refused(hosts, true), "once is enough");
+        figures.set_refused(hosts, true);
+        figures.set_refused(hosts, true);
         figures.set_refused(secrets, true);
         assert_eq!(figures.refused(), ["baremetalhosts.metal3.io", "secrets"]);
         assert!(figures.render().contains("\nkiln_watch_refused{resource=\"secrets\"} 1\n"));
-        assert!(figures.set_refused(secrets, false));
-        assert!(!figures.set_refused(secrets, false));
+        figures.set_refused(secrets, false);
         assert_eq!(figures.refused(), ["baremetalhosts.metal3.io"]);
     }
 }

@@ -56,6 +56,11 @@ impl Watched {
         }
     }
 
+    /// `baremetalhosts.metal3.io`, `secrets`.
+    pub fn resource_name(&self) -> String {
+        format!("{}.{}", self.plural, self.group).trim_end_matches('.').to_owned()
+    }
+
     /// `group/version`.
     pub fn api_version(&self) -> String {
         self.resource().api_version

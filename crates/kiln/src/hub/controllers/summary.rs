@@ -26,7 +26,7 @@ use crate::hub::world::JudgedWorld;
 pub const POOL_NAMESPACE: &str = "default";
 
 /// A world in short.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Summary {
     /// Objects of Kiln's that the upstream kinds stand for.
     pub wanted: Vec<Wanted>,

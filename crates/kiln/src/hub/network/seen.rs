@@ -1,14 +1,8 @@
-//! What the rollout knows: records of the objects its watches see, and the watches.
+//! What the rollout knows: records of the objects its watches see.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use futures::StreamExt;
-use kube::Client;
-use kube::api::{Api, DynamicObject};
-use kube::runtime::watcher::{self, Event};
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -20,15 +14,9 @@ use crate::hub::controllers::kinds::{
     ENACTMENT, HOST, LEASE, NETWORK_POLICY, NETWORK_STATE, NODE, POOL, SECRET, Watched,
 };
 use crate::hub::controllers::summary::POOL_NAMESPACE;
+use crate::hub::following::{Follower, Following, Place, Query, place};
 use crate::hub::machines::records::{MACHINE, MachineSecret};
 use crate::hub::pools::LABEL;
-
-/// The wait after the first error; doubled each time.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// The longest wait.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// How long until a kind that is not there is asked for again.
-const ABSENT: Duration = Duration::from_secs(5);
 
 /// Records by `namespace/name`.
 #[derive(Debug, Clone, Default)]
@@ -69,7 +57,7 @@ pub(super) enum What {
     Machines,
 }
 
-pub(super) const ALL: [What; 9] = [
+const ALL: [What; 9] = [
     What::Hosts,
     What::Policies,
     What::Slots,
@@ -95,12 +83,14 @@ impl What {
         }
     }
 
-    fn selector(self) -> Option<String> {
+    /// Slots lie where the hub is.
+    fn query(self, namespace: &str) -> Query {
+        let all = Query::all(self.kind());
         match self {
-            What::Slots => Some(SLOT_LABEL.to_owned()),
-            What::Assignments => Some(format!("{LABEL}={ASSIGNMENT}")),
-            What::Machines => Some(format!("{LABEL}={MACHINE}")),
-            _ => None,
+            What::Slots => all.within(namespace).labelled(SLOT_LABEL),
+            What::Assignments => all.labelled(&format!("{LABEL}={ASSIGNMENT}")),
+            What::Machines => all.labelled(&format!("{LABEL}={MACHINE}")),
+            _ => all,
         }
     }
 }
@@ -108,8 +98,7 @@ impl What {
 impl Seen {
     /// Takes an object. Says whether anything is new.
     pub(super) fn put(&mut self, what: What, object: &Value) -> bool {
-        let id = Stamp::of(object).id();
-        let id = id.strip_prefix('/').unwrap_or(&id).to_owned();
+        let id = id(&place(object));
         match what {
             What::Hosts => {
                 let known = self.hosts.get(&id).filter(|known| known.at.uid == Stamp::of(object).uid);
@@ -167,7 +156,6 @@ impl Seen {
 
     /// Forgets an object.
     pub(super) fn remove(&mut self, what: What, id: &str) -> bool {
-        let id = id.strip_prefix('/').unwrap_or(id);
         match what {
             What::Hosts => self.hosts.remove(id).is_some(),
             What::Policies => {
@@ -279,70 +267,46 @@ impl Shared {
     }
 }
 
-/// Watches one kind for ever.
-pub(super) async fn observe(client: Client, what: What, namespace: String, shared: Arc<Shared>) {
-    let resource = what.kind().resource();
-    let api: Api<DynamicObject> = match what {
-        // Slots lie where the hub is.
-        What::Slots => Api::namespaced_with(client, &namespace, &resource),
-        _ => Api::all_with(client, &resource),
-    };
-    let config = what.selector().iter().fold(watcher::Config::default(), |config, selector| config.labels(selector));
-    let mut events = pin!(watcher::watcher(api, config));
-    let (mut listed, mut first, mut wait) = (HashSet::new(), true, FIRST_WAIT);
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(event) => {
-                wait = FIRST_WAIT;
-                take(event, what, &shared, &mut listed, &mut first);
-            }
-            Err(error) => {
-                // A kind the server does not have, or does not show, has no objects.
-                let absent = error.to_string().contains("404") || error.to_string().contains("403");
-                if absent && std::mem::take(&mut first) {
-                    shared.first_list_is_read();
-                }
-                tracing::debug!(?what, %error, "a watch of the rollout was interrupted");
-                tokio::time::sleep(if absent { ABSENT } else { wait }).await;
-                wait = (wait * 2).min(LONGEST_WAIT);
-            }
-        }
+/// One kind of what is known.
+struct OfKind {
+    what: What,
+    shared: Arc<Shared>,
+}
+
+/// Follows everything that the rollout knows.
+pub(crate) fn follow(following: &mut Following, shared: &Arc<Shared>, namespace: &str) {
+    for what in ALL {
+        following.add(what.query(namespace), Arc::new(OfKind { what, shared: Arc::clone(shared) }));
     }
 }
 
-fn take(event: Event<DynamicObject>, what: What, shared: &Shared, listed: &mut HashSet<String>, first: &mut bool) {
-    let value = |object: DynamicObject| serde_json::to_value(object).unwrap_or_default();
-    let id = |object: &Value| {
-        let id = Stamp::of(object).id();
-        id.strip_prefix('/').unwrap_or(&id).to_owned()
-    };
-    match event {
-        Event::Init => listed.clear(),
-        Event::InitApply(object) => {
-            let object = value(object);
-            listed.insert(id(&object));
-            shared.update(|seen| seen.put(what, &object));
-        }
-        Event::InitDone => {
-            let names = std::mem::take(listed);
-            shared.update(|seen| {
-                // A slot that an old list does not have is ended by whoever asks for that very slot.
-                let kept = what == What::Slots;
-                let gone = seen.ids(what).into_iter().filter(|id| !kept && !names.contains(id));
-                let gone: Vec<String> = gone.collect();
-                gone.iter().filter(|id| seen.remove(what, id)).count() > 0
-            });
-            if std::mem::take(first) {
-                shared.first_list_is_read();
-            }
-        }
-        Event::Apply(object) => {
-            let object = value(object);
-            shared.update(|seen| seen.put(what, &object));
-        }
-        Event::Delete(object) => {
-            let id = id(&value(object));
-            shared.update(|seen| seen.remove(what, &id));
-        }
+impl Follower for OfKind {
+    fn put(&self, object: &Value) {
+        self.shared.update(|seen| seen.put(self.what, object));
     }
+
+    fn remove(&self, object: &Value) {
+        self.shared.update(|seen| seen.remove(self.what, &id(&place(object))));
+    }
+
+    fn retain(&self, listed: &HashSet<Place>) {
+        // A slot that an old list does not have is ended by whoever asks for that very slot.
+        if self.what == What::Slots {
+            return;
+        }
+        let listed: HashSet<String> = listed.iter().map(id).collect();
+        self.shared.update(|seen| {
+            let gone: Vec<String> = seen.ids(self.what).into_iter().filter(|id| !listed.contains(id)).collect();
+            gone.iter().filter(|id| seen.remove(self.what, id)).count() > 0
+        });
+    }
+
+    fn read_once(&self) {
+        self.shared.first_list_is_read();
+    }
+}
+
+/// `namespace/name`, or the name alone.
+fn id((namespace, name): &Place) -> String {
+    if namespace.is_empty() { name.clone() } else { format!("{namespace}/{name}") }
 }

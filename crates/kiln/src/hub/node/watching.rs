@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use kube::api::{Api, DynamicObject};
-use kube::runtime::watcher::{self, Event};
+use kube::runtime::watcher::Event;
 use serde_json::Value;
 
 use super::NodeEndpoint;
@@ -18,6 +17,7 @@ use super::beacon::key::{self, BeaconKey};
 use super::table::{Item, Place, read_secret};
 use crate::hub::boot_secrets::IGNITION_LABEL;
 use crate::hub::controllers::kinds;
+use crate::hub::following::{Query, Sent, place};
 
 /// What is read; the label has other values, too.
 const WANTED: &str = "payload,overlay,boot-token,pool-token,beacon-key";
@@ -28,10 +28,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Watches for ever.
 pub async fn observe_secrets(endpoint: Arc<NodeEndpoint>) {
-    let api: Api<DynamicObject> = Api::all_with(endpoint.client.clone(), &kinds::SECRET.resource());
     // Payloads are large: a page of fewer holds less at a time.
-    let config = watcher::Config::default().labels(&format!("{IGNITION_LABEL} in ({WANTED})")).page_size(100);
-    let mut events = pin!(watcher::watcher(api, config));
+    let query = Query::all(kinds::SECRET).labelled(&format!("{IGNITION_LABEL} in ({WANTED})")).pages_of(100);
+    let mut events = pin!(query.events(endpoint.client.clone()));
     let mut listed: HashSet<Place> = HashSet::new();
     let mut wait = FIRST_WAIT;
     while let Some(event) = events.next().await {
@@ -50,11 +49,11 @@ pub async fn observe_secrets(endpoint: Arc<NodeEndpoint>) {
     }
 }
 
-async fn take(endpoint: &Arc<NodeEndpoint>, event: Event<DynamicObject>, listed: &mut HashSet<Place>) {
+async fn take(endpoint: &Arc<NodeEndpoint>, event: Event<Sent>, listed: &mut HashSet<Place>) {
     match event {
         Event::Init => listed.clear(),
         Event::InitApply(object) => {
-            let object = serde_json::to_value(object).unwrap_or_default();
+            let object = object.of_kind(&kinds::SECRET);
             listed.insert(place(&object));
             put(endpoint, object).await;
         }
@@ -65,9 +64,9 @@ async fn take(endpoint: &Arc<NodeEndpoint>, event: Event<DynamicObject>, listed:
             endpoint.table_mut().retain(&std::mem::take(listed));
             endpoint.first_list_is_read().await;
         }
-        Event::Apply(object) => put(endpoint, serde_json::to_value(object).unwrap_or_default()).await,
+        Event::Apply(object) => put(endpoint, object.of_kind(&kinds::SECRET)).await,
         Event::Delete(object) => {
-            let object = serde_json::to_value(object).unwrap_or_default();
+            let object = object.of_kind(&kinds::SECRET);
             let place = place(&object);
             if place == key_place(endpoint) {
                 miss_key(endpoint);
@@ -119,9 +118,4 @@ async fn put(endpoint: &Arc<NodeEndpoint>, object: Value) {
         Some(item) => table.put(place, item),
         None => table.remove(&place),
     }
-}
-
-fn place(object: &Value) -> Place {
-    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
-    (text("namespace"), text("name"))
 }

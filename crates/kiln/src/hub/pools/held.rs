@@ -3,20 +3,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use futures::StreamExt;
 use kiln_core::payload::digest::sha256_hex;
 use kiln_core::pool_token::{Expiry, PoolTokenRecord};
 use kiln_core::provision::Stored;
 use kiln_core::timeline::Moment;
-use kube::Client;
-use kube::api::{Api, DynamicObject};
-use kube::runtime::watcher::{self, Event};
 use serde_json::Value;
 
 use super::render::CONFIGURATION_HASH;
@@ -24,6 +18,7 @@ use super::{HOST_LABEL, LABEL, PAYLOAD_ANNOTATION, POOL_LABEL};
 use crate::hub::boot_secrets::BOOT_TOKEN;
 use crate::hub::controllers::Shared;
 use crate::hub::controllers::kinds;
+use crate::hub::following::{Follower, Following, Place, Query, place};
 use crate::hub::machines::records::MACHINE;
 use crate::hub::network::records::ASSIGNMENT;
 use crate::hub::timeline::parse_time;
@@ -43,9 +38,6 @@ pub mod annotation {
     /// When the Secret goes.
     pub const EXPIRES: &str = "hypershift.openshift.io/ignition-token-expiration-timestamp";
 }
-
-/// The longest wait after an error of the watch.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// One Secret for nodes.
 #[derive(Debug, Clone, PartialEq)]
@@ -213,50 +205,29 @@ fn decode(value: &Value) -> String {
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// Watches every Secret that is made for nodes. Never ends.
-pub(super) async fn observe(client: Client, shared: Arc<Shared>) {
-    let api: Api<DynamicObject> = Api::all_with(client, &kinds::SECRET.resource());
+/// Follows every Secret that is made for nodes.
+pub(crate) fn follow(following: &mut Following, shared: &Arc<Shared>) {
     // Tokens of hosts and what running nodes are told are somebody else's, and the most restless Secrets there are.
     let selector = format!("{LABEL},{LABEL}!={BOOT_TOKEN},{LABEL}!={ASSIGNMENT},{LABEL}!={MACHINE}");
-    let config = watcher::Config::default().labels(&selector);
-    let mut events = pin!(watcher::watcher(api, config));
-    let mut listed: HashSet<(String, String)> = HashSet::new();
-    let mut wait = Duration::from_millis(100);
-    while let Some(event) = events.next().await {
-        let desk = &shared.desk;
-        match event {
-            Err(error) => {
-                tracing::debug!(%error, "the watch on Secrets for nodes was interrupted");
-                tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(LONGEST_WAIT);
-                continue;
-            }
-            Ok(Event::Init) => listed.clear(),
-            Ok(Event::InitApply(object)) => {
-                let object = serde_json::to_value(object).unwrap_or_default();
-                listed.insert(place(&object));
-                desk.update_held(|held| held.put(&object));
-            }
-            Ok(Event::InitDone) => {
-                let names = std::mem::take(&mut listed);
-                desk.update_held(|held| held.retain(&names));
-            }
-            Ok(Event::Apply(object)) => {
-                let object = serde_json::to_value(object).unwrap_or_default();
-                desk.update_held(|held| held.put(&object));
-            }
-            Ok(Event::Delete(object)) => {
-                let (namespace, name) = place(&serde_json::to_value(object).unwrap_or_default());
-                desk.update_held(|held| held.remove(&namespace, &name));
-            }
-        }
-        wait = Duration::from_millis(100);
-    }
+    following.add(Query::all(kinds::SECRET).labelled(&selector), Arc::new(OnDesk(Arc::clone(shared))));
 }
 
-fn place(object: &Value) -> (String, String) {
-    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
-    (text("namespace"), text("name"))
+/// What the desk holds of them.
+struct OnDesk(Arc<Shared>);
+
+impl Follower for OnDesk {
+    fn put(&self, object: &Value) {
+        self.0.desk.update_held(|held| held.put(object));
+    }
+
+    fn remove(&self, object: &Value) {
+        let (namespace, name) = place(object);
+        self.0.desk.update_held(|held| held.remove(&namespace, &name));
+    }
+
+    fn retain(&self, listed: &HashSet<Place>) {
+        self.0.desk.update_held(|held| held.retain(listed));
+    }
 }
 
 #[cfg(test)]

@@ -1,28 +1,18 @@
 //! What agents are told, in memory: each host's assignments and slot, filled by three watches, and whoever waits for a change.
 
 use std::collections::{HashMap, HashSet};
-use std::pin::pin;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use futures::StreamExt;
-use kube::Client;
-use kube::api::{Api, DynamicObject};
-use kube::runtime::watcher::{self, Event};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::Agents;
+use super::{Agents, NodeEndpoint};
 use crate::hub::controllers::kinds;
+use crate::hub::following::{Follower, Following, Place, Query};
 use crate::hub::machines::records::{MACHINE, MachineSecret};
 use crate::hub::network::records::{ASSIGNMENT, AssignmentRecord, SLOT_LABEL, SlotRecord, Stamp};
 use crate::hub::pools::LABEL;
-
-/// The wait after the first error; doubled each time.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// The longest wait.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// What one host is told.
 #[derive(Debug, Default)]
@@ -87,70 +77,58 @@ enum What {
 /// How many watches there are.
 pub(super) const WATCHES: usize = 3;
 
-/// Watches for ever.
-pub(in crate::hub::node) async fn observe(client: &Client, agents: &Agents) {
-    tokio::join!(
-        follow(client, agents, What::Assignments),
-        follow(client, agents, What::Slots),
-        follow(client, agents, What::Machines)
-    );
-}
-
-async fn follow(client: &Client, agents: &Agents, what: What) {
-    let (api, selector): (Api<DynamicObject>, String) = match what {
-        What::Assignments => {
-            (Api::all_with(client.clone(), &kinds::SECRET.resource()), format!("{LABEL}={ASSIGNMENT}"))
-        }
-        What::Machines => (Api::all_with(client.clone(), &kinds::SECRET.resource()), format!("{LABEL}={MACHINE}")),
-        What::Slots => {
-            let namespace = client.default_namespace();
-            (Api::namespaced_with(client.clone(), namespace, &kinds::LEASE.resource()), SLOT_LABEL.into())
-        }
-    };
-    let mut events = pin!(watcher::watcher(api, watcher::Config::default().labels(&selector).page_size(100)));
-    let (mut listed, mut first, mut wait) = (HashSet::new(), true, FIRST_WAIT);
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(event) => {
-                wait = FIRST_WAIT;
-                take(agents, what, event, &mut listed, &mut first);
-            }
-            Err(error) => {
-                tracing::debug!(%error, ?what, "a watch for agents was interrupted");
-                tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(LONGEST_WAIT);
-            }
-        }
+/// Follows what agents are told. Ends only when something is wrong with this program.
+pub(in crate::hub::node) async fn observe(endpoint: Arc<NodeEndpoint>) {
+    let client = endpoint.client.clone();
+    let (secrets, leases) = (Query::all(kinds::SECRET).pages_of(100), Query::all(kinds::LEASE).pages_of(100));
+    let mut following = Following::default();
+    for (what, query) in [
+        (What::Assignments, secrets.clone().labelled(&format!("{LABEL}={ASSIGNMENT}"))),
+        (What::Slots, leases.within(client.default_namespace()).labelled(SLOT_LABEL)),
+        (What::Machines, secrets.labelled(&format!("{LABEL}={MACHINE}"))),
+    ] {
+        let of_kind = OfKind { what, endpoint: Arc::clone(&endpoint), is_listed: AtomicBool::new(false) };
+        following.add(query, Arc::new(of_kind));
     }
+    following.run(client).await;
 }
 
-fn take(agents: &Agents, what: What, event: Event<DynamicObject>, listed: &mut HashSet<String>, first: &mut bool) {
-    let value = |object: DynamicObject| serde_json::to_value(object).unwrap_or_default();
-    match event {
-        Event::Init => listed.clear(),
-        Event::InitApply(object) => {
-            let object = value(object);
-            listed.insert(Stamp::of(&object).id());
-            put(agents, what, &object);
-        }
-        Event::InitDone => {
-            let names = std::mem::take(listed);
-            let known: Vec<String> = {
-                let table = agents.table();
-                let of = match what {
-                    What::Assignments => &table.assignments,
-                    What::Slots => &table.slots,
-                    What::Machines => &table.machines,
-                };
-                of.keys().filter(|id| !names.contains(*id)).cloned().collect()
+/// One kind of what agents are told.
+struct OfKind {
+    what: What,
+    endpoint: Arc<NodeEndpoint>,
+    is_listed: AtomicBool,
+}
+
+impl Follower for OfKind {
+    fn put(&self, object: &Value) {
+        put(&self.endpoint.agents, self.what, object);
+    }
+
+    fn remove(&self, object: &Value) {
+        remove(&self.endpoint.agents, self.what, &Stamp::of(object).id());
+    }
+
+    fn retain(&self, listed: &HashSet<Place>) {
+        let agents = &self.endpoint.agents;
+        let is_gone = |id: &&String| {
+            let (namespace, name) = id.split_once('/').unwrap_or_default();
+            !listed.contains(&(namespace.to_owned(), name.to_owned()))
+        };
+        let gone: Vec<String> = {
+            let table = agents.table();
+            let of = match self.what {
+                What::Assignments => &table.assignments,
+                What::Slots => &table.slots,
+                What::Machines => &table.machines,
             };
-            known.iter().for_each(|id| remove(agents, what, id));
-            if std::mem::take(first) {
-                agents.unread.fetch_sub(1, Ordering::AcqRel);
-            }
+            of.keys().filter(is_gone).cloned().collect()
+        };
+        gone.iter().for_each(|id| remove(agents, self.what, id));
+        // What the server does not show is not known to be nothing: until then agents ask again.
+        if !self.is_listed.swap(true, Ordering::AcqRel) {
+            agents.unread.fetch_sub(1, Ordering::AcqRel);
         }
-        Event::Apply(object) => put(agents, what, &value(object)),
-        Event::Delete(object) => remove(agents, what, &Stamp::of(&value(object)).id()),
     }
 }
 
