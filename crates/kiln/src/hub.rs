@@ -44,6 +44,7 @@ pub mod health;
 pub mod kubeconfig;
 pub mod lease;
 pub mod machines;
+pub mod memory;
 pub mod mirror;
 pub mod network;
 pub mod node;

@@ -11,6 +11,7 @@ use super::check::ReportFormat;
 use super::output::{Failure, complain};
 use super::report;
 use crate::hub::definitions::Policy;
+use crate::hub::memory::give_back_when_idle;
 use crate::hub::node::listener::ListenError;
 use crate::hub::pools::Endpoint;
 use crate::hub::{self, HubError};
@@ -106,7 +107,8 @@ pub fn run(args: &ServeArgs) -> Result<Outcome, Failure> {
     let Settled { hub: config, log } = layer.settle().map_err(|why| Failure::refused(anyhow!(why)))?;
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).with_max_level(log).init();
     raise_file_limit();
-    let runtime = tokio::runtime::Runtime::new()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().on_thread_park(give_back_when_idle).enable_all().build()?;
     let ended = runtime.block_on(hub::run(&config, |ready| {
         complain(&format!(
             "kiln {} serves https://{}\n  kubectl --kubeconfig {} get namespaces\n",

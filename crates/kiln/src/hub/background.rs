@@ -30,6 +30,7 @@ impl Background {
                 // Without it everything works, only less politely.
                 let _ = getpriority_process(None).and_then(|own| setpriority_process(None, own + NICE));
             })
+            .on_thread_park(super::memory::give_back_when_idle)
             .enable_all()
             .build()?;
         Ok(Background { handle: runtime.handle().clone(), runtime: Some(runtime) })

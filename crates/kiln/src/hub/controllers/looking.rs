@@ -1,18 +1,13 @@
 //! The thread on which the controllers look at the world.
 //!
 //! A look takes seconds of CPU and hundreds of megabytes when there are ten thousand hosts. On a thread of its own nobody
-//! waits for it; and when the thread ends some time after the look, the allocator has given back what it took.
+//! waits for it, and all that it took is given back when it is over.
 
-use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-/// The allocator keeps for a tenth of a second what is free, and looks what to give back only when it is asked for something.
-const KEPT: Duration = Duration::from_millis(300);
-/// So much is a matter for the whole process, not for the memory a thread has at hand. Nothing of it is ever touched.
-const MUCH: usize = 32 << 20;
+use crate::hub::memory::give_back;
 
 /// Does something on a thread of its own. None when it panicked, which has been printed, or when there is no thread to be had.
 pub async fn look<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
@@ -22,8 +17,7 @@ pub async fn look<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -
         if let Ok(seen) = catch_unwind(AssertUnwindSafe(job)) {
             let _ = answer.send(seen);
         }
-        std::thread::sleep(KEPT);
-        drop(black_box(Vec::<u8>::with_capacity(MUCH)));
+        give_back();
     });
     if let Err(error) = thread {
         tracing::error!(%error, "no thread to look at the world on");
