@@ -517,7 +517,34 @@ async fn nodes_and_agents_are_evidence(day: Day) {
     .await;
     let state = hub.until("the agent's words", |state| state["Agent site/a"]["status"]["conditions"].is_array()).await;
     assert_eq!(condition(&state, "Agent site/a", "Bound")["reason"], "Unbound");
-    assert_eq!(condition(&state, "Agent site/a", "Installed")["status"], "False");
+    let installed = condition(&state, "Agent site/a", "Installed");
+    assert_eq!((&installed["status"], &installed["reason"]), (&json!("False"), &json!("InstallationNotStarted")));
+    // One of two is ready; the cluster wants a third.
+    let aci = "AgentClusterInstall site/c";
+    let reason = |state: &Value, kind: &str| condition(state, aci, kind)["reason"].as_str().map(str::to_owned);
+    let state = hub
+        .until("the cluster's words", |state| {
+            reason(state, "Completed").as_deref() == Some("InstallationInProgress")
+                && condition(state, aci, "RequirementsMet")["message"]
+                    .as_str()
+                    .is_some_and(|text| text.ends_with("2 hosts are declared and 2 have reported"))
+        })
+        .await;
+    let message = &condition(&state, aci, "Completed")["message"];
+    assert_eq!(message, "The installation is in progress: 1 of 2 hosts are ready");
+    // With the other ready and no third wanted any more, it is done, and so is the machine of the Agent.
+    hub.apply(&[json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w1.lab"}})]).await;
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": "2099-01-01T00:00:00Z"}]}});
+    hub.api("Node", "").patch_status("w1.lab", &options, &Patch::Merge(ready)).await.unwrap();
+    let fewer = Patch::Merge(json!({"spec": {"provisionRequirements": {"workerAgents": 1}}}));
+    hub.api("AgentClusterInstall", "site").patch("c", &PatchParams::default(), &fewer).await.unwrap();
+    hub.until("the end of the installation", |state| {
+        reason(state, "Completed").as_deref() == Some("InstallationCompleted")
+            && reason(state, "RequirementsMet").as_deref() == Some("ClusterInstallationStopped")
+            && condition(state, aci, "RequirementsMet")["status"] == "True"
+            && condition(state, "Agent site/a", "Installed")["reason"] == "InstallationCompleted"
+    })
+    .await;
 }
 
 async fn two_witnesses_do_not_lose_each_others_entries(day: Day) {

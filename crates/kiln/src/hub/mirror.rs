@@ -68,6 +68,13 @@ pub struct HostView<'a> {
     pub machine: MachineRecord,
 }
 
+impl HostView<'_> {
+    /// How far it is. A stage that nobody saw is not missing when a later one was, so stages are compared with this.
+    pub fn furthest(&self) -> Stage {
+        self.timeline.furthest().map_or(Stage::Declared, |entry| entry.stage)
+    }
+}
+
 /// What the statuses are worked out from.
 pub struct View<'a> {
     /// The world in short.

@@ -11,7 +11,7 @@ use super::{Object, View, error_text};
 /// None while nothing is known but that it was declared.
 pub fn status(view: &View, object: &Object) -> Option<Value> {
     let host = view.host(&object.id)?;
-    let furthest = host.timeline.furthest().map_or(Stage::Declared, |entry| entry.stage);
+    let furthest = host.furthest();
     let error = error_text(host.findings.iter().copied());
     let unspoken = object.status.get("operationalStatus").is_none();
     if error.is_none() && furthest <= Stage::Declared && unspoken {
