@@ -46,7 +46,20 @@ pub struct Harm {
     pub stale_lists: AtomicU64,
     pub gone: AtomicU64,
     pub dropped: AtomicU64,
+    pub late: AtomicU64,
+    pub stuttered: AtomicU64,
 }
+
+/// What each of [`Harm::counts`] is.
+pub const HARMS: [&str; 7] = [
+    "refused",
+    "done without an answer",
+    "listed as it was before",
+    "gone",
+    "cut off in a watch",
+    "late",
+    "slow in a watch",
+];
 
 /// Each of these tests on a good day and on a bad one, which the number begins: `Site::start` gets the chaos of the day.
 macro_rules! on_each_day {
@@ -108,11 +121,20 @@ impl Chaos {
         (value ^ (value >> 31)) % sides
     }
 
+    /// Waits for less than so many milliseconds. Half of that is enough to count.
+    async fn wait(&self, below: u64, counter: &AtomicU64) {
+        let pause = self.roll(below);
+        if pause >= below / 2 {
+            Harm::count(counter);
+        }
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+
     async fn pass(&self, request: Request, next: Next) -> Response {
         if !self.on.load(Ordering::Relaxed) {
             return next.run(request).await;
         }
-        tokio::time::sleep(Duration::from_millis(self.roll(20))).await;
+        self.wait(20, &self.harm.late).await;
         let query = request.uri().query().unwrap_or_default().to_owned();
         if query.contains("watch=true") || query.contains("watch=1") {
             return self.watch(request, next).await;
@@ -187,9 +209,9 @@ impl Chaos {
         let mut left = self.roll(30);
         let chaos = self.clone();
         let frames = body.into_data_stream().then(move |frame| {
-            let pause = Duration::from_millis(chaos.roll(15));
+            let chaos = chaos.clone();
             async move {
-                tokio::time::sleep(pause).await;
+                chaos.wait(15, &chaos.harm.stuttered).await;
                 frame
             }
         });
@@ -207,6 +229,12 @@ impl Chaos {
 }
 
 impl Harm {
+    /// How often each was done, in the order of [`HARMS`].
+    pub fn counts(&self) -> [u64; HARMS.len()] {
+        let Harm { refused, lost_answers, stale_lists, gone, dropped, late, stuttered } = self;
+        [refused, lost_answers, stale_lists, gone, dropped, late, stuttered].map(|count| count.load(Ordering::Relaxed))
+    }
+
     fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
