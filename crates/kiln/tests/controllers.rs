@@ -547,6 +547,101 @@ async fn nodes_and_agents_are_evidence(day: Day) {
     .await;
 }
 
+/// Columns of upstream that stay empty: what they tell of is done or known by nobody here, or is wrong with no object here.
+const EMPTY: &[(&str, &str)] = &[
+    ("InfraEnv", "ISO Created At"),
+    ("InfraEnv", "ISO URL"),
+    // assisted-service's agent says these of its machine.
+    ("Agent", "Role"),
+    ("Agent", "Stage"),
+    ("Agent", "Hostname"),
+    ("BareMetalHost", "Hardware_Profile"),
+    ("BareMetalHost", "Error"),
+    // Known when every host is ready.
+    ("NodePool", "Version"),
+    ("MachineConfigPool", "Config"),
+    // Known when an agent speaks for a running node.
+    ("MachineConfigPool", "UpdatedMachineCount"),
+    ("MachineConfigPool", "DegradedMachineCount"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_column_about_status_is_filled_for_a_well_formed_object() {
+    let hub = Hub::start("controllers-columns", &Day::Good).await;
+    hub.apply(&site()).await;
+    let place = |name: &str, subnet: &str| json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Site", "metadata": {"name": name}, "spec": {"subnets": [subnet]}});
+    let own = json!({"apiVersion": "kiln.dev/v1alpha1", "kind": "Host", "metadata": {"name": "own", "namespace": "site"},
+        "spec": {"site": "lab", "macAddress": "52:54:00:00:00:55"}});
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w0.lab"}});
+    let agent = json!({"apiVersion": "agent-install.openshift.io/v1beta1", "kind": "Agent", "metadata": {"name": "a", "namespace": "site"}, "spec": {"approved": true, "role": "worker"}});
+    hub.apply(&[place("lab", "10.0.0.0/24"), place("far", "10.0.1.0/24"), own, node, agent]).await;
+    hub.until("the whole site", |state| {
+        is_complete(state)
+            && state["Host site/own"]["status"]["conditions"].is_array()
+            && state["BareMetalHost site/w0"]["status"]["operationalStatus"] == "OK"
+    })
+    .await;
+    hub.settled().await;
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for definition in kiln_api::definitions::definitions().unwrap() {
+        let spec = &definition.manifest["spec"];
+        let kind = spec["names"]["kind"].as_str().unwrap();
+        let version = &spec["versions"][0];
+        let mirrored = kinds::find(kind).is_some_and(|watched| watched.use_ != kinds::Use::Checked);
+        let columns = version["additionalPrinterColumns"].as_array();
+        if !mirrored || columns.is_none() || !version["subresources"]["status"].is_object() {
+            continue;
+        }
+        let (group, version) = (spec["group"].as_str().unwrap(), version["name"].as_str().unwrap());
+        let path = format!("/apis/{group}/{version}/{}", spec["names"]["plural"].as_str().unwrap());
+        let request = axum::http::Request::get(path).header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+        let table: Value = hub.client.request(request.body(Vec::new()).unwrap()).await.unwrap();
+        let rows = table["rows"].as_array().unwrap();
+        // No agent of a node writes any in this test.
+        assert!(!rows.is_empty() || kind == "NodeNetworkConfigurationEnactment", "there is no {kind}");
+        for (index, column) in table["columnDefinitions"].as_array().unwrap().iter().enumerate() {
+            let name = column["name"].as_str().unwrap();
+            let written = columns.unwrap().iter().find(|written| written["name"] == name);
+            let of_status = |written: &Value| written["jsonPath"].as_str().unwrap().starts_with(".status");
+            if rows.is_empty() || !written.is_some_and(of_status) {
+                continue;
+            }
+            seen += 1;
+            let filled = rows.iter().any(|row| {
+                !matches!(row["cells"][index].as_str(), Some("" | "<none>" | "<unknown>"))
+                    && !row["cells"][index].is_null()
+            });
+            if filled == EMPTY.contains(&(kind, name)) {
+                wrong.push(format!("{kind} {name}: {}", if filled { "is filled after all" } else { "is empty" }));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(seen > 25, "only {seen} columns were looked at");
+    let sites = hub.api("Site", "").list(&ListParams::default()).await.unwrap();
+    let hosts = |name: &str| {
+        let site = sites.items.iter().find(|site| site.metadata.name.as_deref() == Some(name));
+        site.map(|site| site.data["status"]["hosts"].clone())
+    };
+    assert_eq!((hosts("lab"), hosts("far")), (Some(json!(1)), Some(json!(0))));
+    let state = hub.state().await;
+    for kind in ["AutoscalingEnabled", "AutorepairEnabled"] {
+        let unasked = condition(&state, "NodePool site/np", kind);
+        assert_eq!((&unasked["status"], &unasked["reason"]), (&json!("False"), &json!("AsExpected")), "{kind}");
+    }
+    assert_eq!(condition(&state, "Pool site/np", "Ready")["message"], "0 of 0 hosts are ready");
+    // What is asked for and done by nobody is not said to be so.
+    let asked =
+        json!({"spec": {"replicas": null, "autoScaling": {"min": 1, "max": 3}, "management": {"autoRepair": true}}});
+    hub.api("NodePool", "site").patch("np", &PatchParams::default(), &Patch::Merge(asked)).await.unwrap();
+    hub.until("the other words", |state| {
+        condition(state, "NodePool site/np", "AutoscalingEnabled")["message"]
+            == "the number of nodes follows the load (Maximum nodes: 3, Minimum nodes: 1); nothing in this hub does that yet"
+            && condition(state, "NodePool site/np", "AutorepairEnabled")["reason"] == "NotDriven"
+    })
+    .await;
+}
+
 async fn two_witnesses_do_not_lose_each_others_entries(day: Day) {
     use kiln_core::timeline::{Entry, Moment, Stage};
     let hub = Hub::start("controllers-witnesses", &day).await;

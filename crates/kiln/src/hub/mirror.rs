@@ -86,6 +86,8 @@ pub struct View<'a> {
     by_id: HashMap<&'a ObjectId, usize>,
     by_mac: HashMap<&'a str, usize>,
     by_cluster: HashMap<&'a ObjectId, Vec<usize>>,
+    /// How many hosts stand at each Site.
+    at_site: HashMap<&'a str, usize>,
     /// Hosts of pools that say how many they have, by namespace and name, and why one is not among them.
     service: HashMap<(&'a str, &'a str), &'a OutOfService>,
     /// The present.
@@ -111,14 +113,16 @@ impl<'a> View<'a> {
         let hosts: Vec<HostView> = hosts.collect();
         let by_id = summary.hosts.iter().enumerate().map(|(index, host)| (&host.id, index)).collect();
         let (mut by_mac, mut by_cluster) = (HashMap::new(), HashMap::<&ObjectId, Vec<usize>>::new());
+        let mut at_site: HashMap<&str, usize> = HashMap::new();
         for (index, host) in summary.hosts.iter().enumerate() {
             by_mac.extend(host.macs.iter().map(|mac| (mac.as_str(), index)));
             host.cluster.iter().for_each(|cluster| by_cluster.entry(cluster).or_default().push(index));
+            host.site.iter().for_each(|site| *at_site.entry(&**site).or_default() += 1);
         }
         let counted = cache.pools.values().filter_map(|report| report.replicas.as_ref());
         let others = counted.flat_map(|replicas| &replicas.others);
         let service = others.map(|((namespace, name), out)| ((namespace.as_str(), name.as_str()), out)).collect();
-        View { summary, cache, hosts, by_id, by_mac, by_cluster, service, now }
+        View { summary, cache, hosts, by_id, by_mac, by_cluster, at_site, service, now }
     }
 
     /// Why a host is not in service; none when it is, or when its pool has all its hosts.
@@ -134,6 +138,11 @@ impl<'a> View<'a> {
     /// The hosts of a cluster.
     pub fn hosts_of(&self, cluster: &ObjectId) -> Vec<&HostView<'a>> {
         self.by_cluster.get(cluster).into_iter().flatten().map(|index| &self.hosts[*index]).collect()
+    }
+
+    /// How many hosts stand at a Site.
+    pub fn hosts_at(&self, site: &str) -> usize {
+        self.at_site.get(site).copied().unwrap_or_default()
     }
 
     /// The host an object declares.
@@ -233,7 +242,8 @@ fn status(view: &View, object: &Object) -> Option<Value> {
         "MachineConfigPool" => Some(pools::machine_config_pool(view, object)),
         "Pool" => Some(pools::pool(view, object)),
         // `NodeNetworkConfigurationPolicy`: what became of it is known by `hub::network`, which leaves our condition there.
-        "Site" | "Image" => Some(host::plain_status(view, object)),
+        "Site" => Some(host::site_status(view, object)),
+        "Image" => Some(host::plain_status(view, object)),
         _ => None,
     }
 }

@@ -104,6 +104,9 @@ impl Item {
         if matches!(use_, Use::Own | Use::Evidence | Use::MirroredEvidence) {
             kept.insert("spec".into(), object["spec"].clone());
         }
+        if let Some(spoken) = (use_ == Use::Mirrored).then(|| spoken_of(object)).flatten() {
+            kept.insert("spec".into(), spoken);
+        }
         let conditions = &object["status"]["conditions"];
         match use_ {
             Use::Declares => {}
@@ -126,6 +129,14 @@ impl Item {
             text: others.pack(&serde_json::to_vec(&kept).unwrap_or_default()),
         }
     }
+}
+
+/// The part of a spec that upstream's status repeats. The rest of it is only declared, and there may be ten thousand.
+fn spoken_of(object: &Value) -> Option<Value> {
+    let spec = &object["spec"];
+    (object["kind"] == "NodePool").then(
+        || json!({"autoScaling": spec["autoScaling"], "management": {"autoRepair": spec["management"]["autoRepair"]}}),
+    )
 }
 
 /// On a cluster where the upstream controller of a kind runs, the status is its own: two writers would fight for ever.

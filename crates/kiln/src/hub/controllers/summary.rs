@@ -70,6 +70,8 @@ pub struct HostFacts {
     pub macs: Vec<String>,
     /// Whether it has a management controller.
     pub has_bmc: bool,
+    /// The Site it stands at.
+    pub site: Option<Box<str>>,
     /// The NMStateConfigs it gets its network from.
     pub networks: Vec<ObjectId>,
 }
@@ -243,6 +245,7 @@ impl<'w> Joins<'w> {
             deployment: deployment.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())),
             macs,
             has_bmc: host.bmc.is_some(),
+            site: host.site.as_ref().map(|site| site.value.as_str().into()),
             networks: networks.iter().map(|network| network.meta.id.clone()).collect(),
         }
     }
@@ -340,6 +343,7 @@ fn facts_from_network(network: &HostNetwork) -> HostFacts {
         deployment: None,
         macs: network.interfaces.iter().map(|nic| nic.mac.value.to_string()).collect(),
         has_bmc: false,
+        site: None,
         networks: Vec::new(),
     }
 }

@@ -97,7 +97,8 @@ pub fn cluster_install(view: &View, object: &Object) -> Value {
         Condition::new("Failed", Truth::False, "InstallationNotFailed", "The installation has not failed"),
         stopped,
     ];
-    json!({"conditions": conditions(view, object, &all)})
+    let (state, info) = progress.state();
+    json!({"conditions": conditions(view, object, &all), "debugInfo": {"state": state, "stateInfo": info}})
 }
 
 /// How far the installation of a cluster is.
@@ -125,6 +126,19 @@ impl Progress {
             (1.., _) if was_installed => Progress::AddingHosts,
             (_, 1..) => Progress::Installing,
             (_, 0) => Progress::NotBegun,
+        }
+    }
+}
+
+impl Progress {
+    /// assisted-service's name of the state a cluster is in, and its words for it. Those between, such as `ready` and
+    /// `finalizing`, tell of work that nothing here does.
+    const fn state(self) -> (&'static str, &'static str) {
+        match self {
+            Progress::NotBegun => ("insufficient", "Cluster is not ready for install"),
+            Progress::Installing => ("installing", "Installation in progress"),
+            Progress::Installed => ("installed", "Cluster is installed"),
+            Progress::AddingHosts => ("adding-hosts", "cluster is adding hosts to existing OCP cluster"),
         }
     }
 }
@@ -275,6 +289,7 @@ mod tests {
                 deployment: None,
                 macs: vec![format!("52:54:00:00:00:0{number}")],
                 has_bmc: false,
+                site: None,
                 networks: Vec::new(),
             });
         }
@@ -307,21 +322,21 @@ mod tests {
         let half = "False InstallationInProgress: The installation is in progress: 1 of 2 hosts are ready";
         let none = "False InstallationInProgress: The installation is in progress: 0 of 2 hosts are ready";
         let alone = "False InstallationInProgress: The installation is in progress: 1 of 1 hosts are ready";
-        for (stages, before, requirements, completed) in [
-            (&[][..], Value::Null, too_few(0, 0).as_str(), not_started),
-            (&[Declared, Discovered], Value::Null, &too_few(2, 1), not_started),
-            (&[Validated, Discovered], Value::Null, not_ready, not_started),
-            (&[Installed, Discovered], Value::Null, begun, none),
-            (&[IgnitionFetched, Validated], Value::Null, begun, none),
-            (&[Ready, Discovered], Value::Null, begun, half),
+        for (stages, before, requirements, completed, state) in [
+            (&[][..], Value::Null, too_few(0, 0).as_str(), not_started, "insufficient"),
+            (&[Declared, Discovered], Value::Null, &too_few(2, 1), not_started, "insufficient"),
+            (&[Validated, Discovered], Value::Null, not_ready, not_started, "insufficient"),
+            (&[Installed, Discovered], Value::Null, begun, none, "installing"),
+            (&[IgnitionFetched, Validated], Value::Null, begun, none, "installing"),
+            (&[Ready, Discovered], Value::Null, begun, half, "installing"),
             // One host is there before the other reported: that is told apart.
-            (&[Ready, Declared], Value::Null, &too_few(2, 1), half),
-            (&[Ready, Ready], Value::Null, over, done),
+            (&[Ready, Declared], Value::Null, &too_few(2, 1), half, "installing"),
+            (&[Ready, Ready], Value::Null, over, done, "installed"),
             // All that is declared is ready, but the cluster wants more.
-            (&[Ready], Value::Null, &too_few(1, 1), alone),
+            (&[Ready], Value::Null, &too_few(1, 1), alone, "installing"),
             // A third host is added to a cluster that was installed; then the whole begins anew.
-            (&[Ready, Ready, Declared], installed.clone(), begun, done),
-            (&[Declared, Discovered], installed, &too_few(2, 1), not_started),
+            (&[Ready, Ready, Declared], installed.clone(), begun, done, "adding-hosts"),
+            (&[Declared, Discovered], installed, &too_few(2, 1), not_started, "insufficient"),
         ] {
             let (summary, cache) = world(stages);
             let view = View::new(&summary, &cache, Moment(0));
@@ -337,6 +352,7 @@ mod tests {
             let status = cluster_install(&view, &object);
             assert_eq!(said(&status, "RequirementsMet"), requirements, "{stages:?}");
             assert_eq!(said(&status, "Completed"), completed, "{stages:?}");
+            assert_eq!(status["debugInfo"]["state"], state, "{stages:?}");
             let stopped = match completed == done {
                 true => "True InstallationCompleted: The installation has stopped because it completed successfully",
                 false => "False InstallationNotStopped: The installation is waiting to start or in progress",

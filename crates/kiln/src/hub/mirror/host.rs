@@ -51,6 +51,13 @@ pub fn plain_status(view: &View, object: &Object) -> Value {
     })
 }
 
+/// Status of a Site: how many hosts say that they stand there.
+pub fn site_status(view: &View, object: &Object) -> Value {
+    let mut status = plain_status(view, object);
+    status["hosts"] = json!(view.hosts_at(&object.id.name));
+    status
+}
+
 /// A Host that was made speaks for its source of the same name, one that a person wrote for itself.
 fn host_of<'v, 'a>(view: &'v View<'a>, object: &Object) -> Option<&'v HostView<'a>> {
     if !object.item.made {

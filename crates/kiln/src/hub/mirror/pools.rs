@@ -37,6 +37,17 @@ struct Counts<'v> {
     degraded: Vec<(&'v str, String)>,
 }
 
+impl Counts<'_> {
+    /// Whether every host in service is ready, and there is one.
+    fn are_ready(&self) -> bool {
+        self.declared > 0 && self.ready == self.declared
+    }
+
+    fn progress(&self) -> String {
+        format!("{} of {} hosts are ready", self.ready, self.declared)
+    }
+}
+
 fn counts<'v>(view: &'v View, name: &str, in_namespace: Option<&str>, report: Option<&PoolReport>) -> Counts<'v> {
     let belongs = |host: &&HostView| {
         host.facts.pool == name && in_namespace.is_none_or(|namespace| host.facts.id.namespace == namespace)
@@ -184,12 +195,29 @@ fn resized(report: Option<&PoolReport>, status: &Value) -> Option<Condition> {
     })
 }
 
+/// What the pool shall do without being told. Upstream says True when it is asked for; here nothing does it.
+fn by_itself(spec: &Value) -> [Condition; 2] {
+    let asked = |asked: bool, kind, what: &str| match asked {
+        true => Condition::not_driven(kind, what),
+        false => Condition::new(kind, Truth::False, "AsExpected", ""),
+    };
+    let scaling = &spec["autoScaling"];
+    let bounds = format!(
+        "the number of nodes follows the load (Maximum nodes: {}, Minimum nodes: {})",
+        scaling["max"], scaling["min"]
+    );
+    let repair = spec["management"]["autoRepair"] == true;
+    [
+        asked(scaling.is_object(), "AutoscalingEnabled", &bounds),
+        asked(repair, "AutorepairEnabled", "machines whose nodes are not healthy are replaced"),
+    ]
+}
+
 /// HyperShift's words; the reason of what is well is always `AsExpected`.
 pub fn node_pool(view: &View, object: &Object) -> Value {
     let report = view.cache.pools.get(&object.id);
     let counts = counts(view, &object.id.name, Some(&object.id.namespace), report);
-    let all_ready = counts.declared > 0 && counts.ready == counts.declared;
-    let progress = format!("{} of {} hosts are ready", counts.ready, counts.declared);
+    let (all_ready, progress) = (counts.are_ready(), counts.progress());
     let config = match view.error(&object.id) {
         Some(error) => Condition::new("ValidMachineConfig", Truth::False, "ValidationFailed", error),
         None => Condition::new("ValidMachineConfig", Truth::True, "AsExpected", ""),
@@ -208,6 +236,7 @@ pub fn node_pool(view: &View, object: &Object) -> Value {
         waiting("Ready", "AsExpected"),
     ];
     all.extend(resized(report, object.status));
+    all.extend(by_itself(object.spec));
     // What runs is known when every host is ready on the present config.
     let wanted = report.and_then(|report| report.release_version.as_deref());
     let proven = wanted.filter(|_| all_ready && counts.outdated.is_empty() && counts.unfetched.is_empty());
@@ -325,7 +354,11 @@ pub fn pool(view: &View, object: &Object) -> Value {
     let mut status =
         host::plain_status(view, &Object { id, item: object.item, spec: object.spec, status: object.status });
     let extra = json!({"observedGeneration": object.item.generation});
-    let mut conditions = vec![valid];
+    let ready = match counts.are_ready() {
+        true => Condition::new("Ready", Truth::True, "HostsReady", counts.progress()),
+        false => Condition::new("Ready", Truth::False, "WaitingForHosts", counts.progress()),
+    };
+    let mut conditions = vec![valid, ready];
     if report.is_some() {
         conditions.extend([payload(report, "PayloadReady"), reached(report, &counts), updating(report, &counts)]);
     }
