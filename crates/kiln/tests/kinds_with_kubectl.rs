@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails loudly")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -245,48 +245,60 @@ fn what_upstream_refuses_is_refused_and_everything_else_is_a_warning() {
     assert!(codes(&complained).contains("KLN0319"), "{complained}");
 }
 
+/// `fixtures/hub/kinds.txt` has the line of `kubectl api-resources` of each kind and the heads of `kubectl get`.
+/// `UPDATE_FIXTURES=1` rewrites it.
 #[test]
 fn kinds_have_their_short_names_columns_and_explanations() {
     let Some(kubectl) = oracle::kubectl("kinds_have_their_short_names_columns_and_explanations") else { return };
     let hub = Hub::start(&kubectl, "kinds-names");
+    let (_, names, _) = hub.run(&["get", "crd", "-o", "name"], "");
+    let names: BTreeSet<&str> = names.lines().filter_map(|line| line.split_once('/')).map(|(_, name)| name).collect();
+    assert_eq!(names.len(), kiln_api_definitions());
+    let objects = objects_of(&root().join("fixtures/dialects/every_kind"));
+    hub.prepare(&objects);
+    hub.apply(&objects, &[]);
+    let all = names.iter().copied().collect::<Vec<_>>().join(",");
+    let (_, narrow, complained) = hub.run(&["get", &all, "--all-namespaces"], "");
+    let (_, wide, _) = hub.run(&["get", &all, "--all-namespaces", "-o", "wide"], "");
+    let (narrow, wide) = (heads(&narrow), heads(&wide));
     let (_, resources, _) = hub.run(&["api-resources", "--no-headers"], "");
-    for expected in [
-        "baremetalhosts bmh,bmhost metal3.io/v1alpha1 true BareMetalHost",
-        "nodepools np,nps hypershift.openshift.io/v1beta1 true NodePool",
-        "nodenetworkconfigurationpolicies nncp nmstate.io/v1 false NodeNetworkConfigurationPolicy",
-        "infraenvs agent-install.openshift.io/v1beta1 true InfraEnv",
-        "egressips eip k8s.ovn.org/v1 false EgressIP",
-        "hosts khost kiln.dev/v1alpha1 true Host",
-    ] {
-        let found = resources.lines().any(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") == expected);
-        assert!(found, "{expected} is not among\n{resources}");
+    let mut found = String::new();
+    for line in resources.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [plural, .., version, _, kind] = words[..] else { panic!("{line}") };
+        let group = version.split_once('/').map_or("", |(group, _)| group);
+        if !names.contains(format!("{plural}.{group}").as_str()) {
+            continue;
+        }
+        let of_kind = format!("{}.{group}", kind.to_lowercase());
+        let head = |heads: &BTreeMap<String, String>| {
+            heads.get(&of_kind).unwrap_or_else(|| panic!("no {of_kind} is shown: {complained}")).clone()
+        };
+        found += &format!("{}\n  {}\n", words.join(" "), head(&narrow));
+        if head(&wide) != head(&narrow) {
+            found += &format!("  wide: {}\n", head(&wide));
+        }
     }
-    let pool = r#"{"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "NodePool", "metadata": {"name": "edge"}, "spec": {
-        "clusterName": "edge", "replicas": 2, "management": {"upgradeType": "Replace"}, "platform": {"type": "None"},
-        "release": {"image": "registry.example.com/release:4.16.8"}}}"#;
-    let (done, _, complained) = hub.run(&["apply", "-f", "-"], pool);
-    assert!(done, "{complained}");
-    let (_, table, _) = hub.run(&["get", "np"], "");
-    let header: Vec<&str> =
-        table.lines().next().unwrap().split("  ").map(str::trim).filter(|s| !s.is_empty()).collect();
-    let expected = [
-        "NAME",
-        "CLUSTER",
-        "DESIRED NODES",
-        "CURRENT NODES",
-        "AUTOSCALING",
-        "AUTOREPAIR",
-        "VERSION",
-        "UPDATINGVERSION",
-        "UPDATINGCONFIG",
-        "MESSAGE",
-    ];
-    assert_eq!(header, expected);
+    let file = root().join("fixtures/hub/kinds.txt");
+    if std::env::var_os("UPDATE_FIXTURES").is_some() {
+        std::fs::write(&file, &found).unwrap();
+    }
+    let expected = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(found, expected, "{} differs; UPDATE_FIXTURES=1 rewrites it", file.display());
+    assert_eq!(found.lines().filter(|line| !line.starts_with(' ')).count(), names.len());
     let (_, explained, _) = hub.run(&["explain", "host.spec.network", "--api-version=kiln.dev/v1alpha1"], "");
     assert!(explained.contains("nmstate document, honoured at every phase."), "{explained}");
-    // A definition somebody else applied is theirs, and one of Kiln's that was deleted comes back at the next start.
-    let (_, shipped, _) = hub.run(&["get", "crd", "-o", "name"], "");
-    assert_eq!(shipped.lines().count(), kiln_api_definitions());
+}
+
+/// The heads of the tables of many kinds, by `kind.group` of the object in the first row.
+fn heads(tables: &str) -> BTreeMap<String, String> {
+    let head_of = |table: &str| {
+        let mut lines = table.lines();
+        let head = lines.next()?.split("  ").map(str::trim).filter(|name| !name.is_empty() && *name != "NAMESPACE");
+        let (of_kind, _) = lines.next()?.split_whitespace().find_map(|word| word.split_once('/'))?;
+        Some((of_kind.to_owned(), head.collect::<Vec<_>>().join(" | ")))
+    };
+    tables.split("\n\n").filter_map(head_of).collect()
 }
 
 fn kiln_api_definitions() -> usize {
