@@ -25,12 +25,12 @@ struct Hub {
 
 impl Hub {
     fn start(data: &Path, arguments: &[&str]) -> Hub {
-        let mut process = kiln(&["serve", "--listen", "127.0.0.1:0", "--data-dir"])
-            .arg(data)
-            .args(arguments)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Hub::begin(kiln(&["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data).args(arguments), data)
+    }
+
+    /// Waits until the command serves.
+    fn begin(command: &mut Command, data: &Path) -> Hub {
+        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(process.stderr.take().unwrap());
         let mut told = String::new();
         loop {
@@ -209,6 +209,26 @@ fn a_backup_of_a_running_hub_comes_back_with_its_secrets_and_goes_on_beyond_it()
     let audit = std::fs::read_to_string(Path::new(&target).join("audit.log")).unwrap();
     assert!(audit.contains("\"user\":\"kiln-admin\"") && audit.contains("\"name\":\"new\""), "{audit}");
     assert!(!audit.contains("hunter2"));
+}
+
+/// Whatever the umask lets through: it is 0 here, under which a careless program lets everybody write.
+#[test]
+fn what_a_hub_keeps_is_for_its_own_user_alone() {
+    let folder = TempDir::new("modes");
+    let data = folder.path().join("hub");
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 0; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_kiln"), "serve", "--listen", "127.0.0.1:0"]);
+    let hub = Hub::begin(command.arg("--data-dir").arg(&data).stdin(Stdio::null()), &data);
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode(&data), 0o700);
+    for name in ["kubeconfig", "ca.key", "store.db", "encryption.key", "audit.log"] {
+        assert_eq!(format!("{name} {:o}", mode(&data.join(name))), format!("{name} 600"));
+    }
+    // Of the rest, whoever has come so far may write nothing.
+    for entry in std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path()) {
+        assert_eq!(mode(&entry) & 0o022, 0, "{} has mode {:o}", entry.display(), mode(&entry));
+    }
+    assert_eq!(hub.stop().0, Some(0));
 }
 
 #[test]
