@@ -5,6 +5,8 @@
 #[path = "support/served.rs"]
 mod served;
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -123,12 +125,15 @@ async fn of_two_replicas_one_leads_and_the_other_takes_over_when_it_is_killed() 
     let folder = TempDir::new("lease-replicas");
     let hub = Hub::start(folder.path());
     let replica = || {
-        std::process::Command::new(env!("CARGO_BIN_EXE_kiln"))
-            .args(["serve", "--kubernetes", "--kubeconfig"])
+        let mut process = std::process::Command::new(env!("CARGO_BIN_EXE_kiln"))
+            .args(["serve", "--kubernetes", "--metrics-listen", "127.0.0.1:0", "--kubeconfig"])
             .arg(folder.path().join("kubeconfig"))
-            .stderr(std::process::Stdio::null())
+            .env("KILN_LOG", "info")
+            .stderr(std::process::Stdio::piped())
             .spawn()
-            .unwrap()
+            .unwrap();
+        let figures = figures_address(process.stderr.take().unwrap());
+        (process, figures)
     };
     let mut replicas = [replica(), replica()];
     let kind = GroupVersionKind::gvk("coordination.k8s.io", "v1", "Lease");
@@ -148,10 +153,49 @@ async fn of_two_replicas_one_leads_and_the_other_takes_over_when_it_is_killed() 
             tokio::time::sleep(Duration::from_millis(100)).await;
         };
         let process = leader.as_ref().unwrap().rsplit('-').next().unwrap().to_owned();
-        let killed = replicas.iter_mut().find(|replica| replica.id().to_string() == process);
-        let killed = killed.unwrap_or_else(|| panic!("{leader:?} is none of ours"));
+        let leads = |id: u32| id.to_string() == process;
+        assert!(replicas.iter().any(|(replica, _)| leads(replica.id())), "{leader:?} is none of ours");
+        for (replica, figures) in replicas.iter_mut().filter(|(_, figures)| !ask(figures, "/healthz").is_empty()) {
+            // The Lease is taken a moment before it is told.
+            let expected = format!("\nkiln_leading {}\n", u8::from(leads(replica.id())));
+            until(&format!("{figures} tells{expected}"), || ask(figures, "/metrics").contains(&expected)).await;
+            for path in ["/healthz", "/readyz"] {
+                let answer = ask(figures, path);
+                assert!(
+                    answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok"),
+                    "{path}: {answer}"
+                );
+            }
+            assert!(
+                ask(figures, "/metrics").contains("\r\ncontent-type: text/plain; version=0.0.4; charset=utf-8\r\n")
+            );
+            assert!(ask(figures, "/api").starts_with("HTTP/1.1 404 "), "what listens there is no API");
+        }
+        let (killed, figures) = replicas.iter_mut().find(|(replica, _)| leads(replica.id())).unwrap();
         killed.kill().unwrap();
         killed.wait().unwrap();
+        assert_eq!(ask(figures, "/metrics"), "", "it goes on listening");
         holder = leader;
     }
+}
+
+/// Where a replica says that its figures are. The rest of what it says is read too, or it would wait for a reader.
+fn figures_address(log: std::process::ChildStderr) -> String {
+    let mut lines = BufReader::new(log).lines();
+    let address = lines.by_ref().find_map(|line| {
+        let line = line.unwrap();
+        Some(line.split_once("figures are at http://")?.1.split_once('/')?.0.to_owned())
+    });
+    std::thread::spawn(move || lines.count());
+    address.unwrap()
+}
+
+/// The whole answer to a plain HTTP request; nothing when nobody listens.
+fn ask(address: &str, path: &str) -> String {
+    let mut answer = String::new();
+    if let Ok(mut stream) = TcpStream::connect(address) {
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        let _ = stream.read_to_string(&mut answer);
+    }
+    answer
 }
