@@ -128,9 +128,7 @@ impl Progress {
             (_, 0) => Progress::NotBegun,
         }
     }
-}
 
-impl Progress {
     /// assisted-service's name of the state a cluster is in, and its words for it. Those between, such as `ready` and
     /// `finalizing`, tell of work that nothing here does.
     const fn state(self) -> (&'static str, &'static str) {
@@ -151,9 +149,15 @@ fn wanted(view: &View, id: &ObjectId) -> [u32; 3] {
 
 fn requirements(progress: Progress, wanted: [u32; 3], hosts: &[&HostView]) -> Condition {
     let kind = "RequirementsMet";
-    if progress == Progress::Installed {
-        let message = "The cluster installation stopped";
-        return Condition::new(kind, Truth::True, "ClusterInstallationStopped", message);
+    let met = || Condition::new(kind, Truth::True, "ClusterAlreadyInstalling", "The cluster requirements are met");
+    match progress {
+        Progress::Installed => {
+            let message = "The cluster installation stopped";
+            return Condition::new(kind, Truth::True, "ClusterInstallationStopped", message);
+        }
+        // They were met when it was installed; what is wrong with the new host is said by its own objects.
+        Progress::AddingHosts => return met(),
+        Progress::NotBegun | Progress::Installing => {}
     }
     let invalid = hosts.iter().filter(|host| super::error_text(host.findings.iter().copied()).is_some()).count();
     if invalid > 0 {
@@ -176,7 +180,7 @@ fn requirements(progress: Progress, wanted: [u32; 3], hosts: &[&HostView]) -> Co
             let message = "The cluster is not ready to begin the installation";
             Condition::new(kind, Truth::False, "ClusterNotReady", message)
         }
-        _ => Condition::new(kind, Truth::True, "ClusterAlreadyInstalling", "The cluster requirements are met"),
+        _ => met(),
     }
 }
 
@@ -296,7 +300,7 @@ mod tests {
         (summary, cache)
     }
 
-    /// `type=status reason: message` of each condition of that type.
+    /// `status reason: message` of the condition of that type.
     fn said(status: &Value, kind: &str) -> String {
         let all = status["conditions"].as_array().unwrap();
         let condition = all.iter().find(|condition| condition["type"] == kind).unwrap();
@@ -334,8 +338,9 @@ mod tests {
             (&[Ready, Ready], Value::Null, over, done, "installed"),
             // All that is declared is ready, but the cluster wants more.
             (&[Ready], Value::Null, &too_few(1, 1), alone, "installing"),
-            // A third host is added to a cluster that was installed; then the whole begins anew.
+            // A third host is added to a cluster that was installed, one of two begins anew, then the whole does.
             (&[Ready, Ready, Declared], installed.clone(), begun, done, "adding-hosts"),
+            (&[Ready, Declared], installed.clone(), begun, done, "adding-hosts"),
             (&[Declared, Discovered], installed, &too_few(2, 1), not_started, "insufficient"),
         ] {
             let (summary, cache) = world(stages);
