@@ -1,7 +1,8 @@
 //! The three kinds of patches clients send: JSON (RFC 6902), merge (RFC 7386) and strategic merge.
 //!
-//! Strategic merge is needed only for the kinds compiled into kubectl; of its list rules only those of the metadata
-//! and of conditions occur in what is served, so a short table replaces the Go struct tags.
+//! Strategic merge is needed only for the kinds compiled into clients. Which of their lists are merged is said by tags
+//! of Go structs (`patchStrategy`, `patchMergeKey`); a short table has those of the kinds that are served. Every other
+//! list is replaced whole, also where server-side apply merges it.
 
 use json_patch::PatchOperation;
 use serde_json::{Map, Value};
@@ -54,25 +55,74 @@ pub fn apply_merge_patch(object: &Value, patch: &Value) -> Result<Value, PatchEr
     Ok(result)
 }
 
-/// Applies a strategic merge patch.
+/// Applies a strategic merge patch. The kind of the object says which of its lists are merged.
 pub fn apply_strategic_patch(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     if !patch.is_object() {
         return Err(PatchError::Malformed("a strategic merge patch must be an object".into()));
     }
+    let text = |key: &str| object[key].as_str().unwrap_or_default();
     let mut result = object.clone();
-    merge(&mut result, patch, 0, Rules::Strategic)?;
+    merge(&mut result, patch, 0, Rules::Strategic { kind: (text("apiVersion"), text("kind")), section: "" })?;
     Ok(result)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Rules {
+enum Rules<'a> {
     /// RFC 7386: null deletes, everything else is data.
     Plain,
     /// Keys with a dollar are directives, some lists are merged.
-    Strategic,
+    Strategic {
+        /// `apiVersion` and `kind` of the object.
+        kind: (&'a str, &'a str),
+        /// The top-level field that is being merged.
+        section: &'a str,
+    },
 }
 
-fn merge(target: &mut Value, patch: &Value, depth: usize, rules: Rules) -> Result<(), PatchError> {
+impl<'a> Rules<'a> {
+    fn is_strategic(self) -> bool {
+        self != Rules::Plain
+    }
+
+    /// The rules for what a field holds.
+    fn within(self, field: &'a str, depth: usize) -> Rules<'a> {
+        match self {
+            Rules::Strategic { kind, .. } if depth == 0 => Rules::Strategic { kind, section: field },
+            rules => rules,
+        }
+    }
+
+    /// How a list is merged, if it is. All lists with a tag stand one level below the top.
+    fn items(self, field: &str, depth: usize) -> Option<Items> {
+        match self {
+            Rules::Strategic { kind, section } if depth == 1 => merged_items(kind, section, field),
+            _ => None,
+        }
+    }
+}
+
+/// What tells the items of a merged list apart.
+#[derive(Clone, Copy)]
+enum Items {
+    /// Their whole value.
+    Values,
+    /// One of their fields.
+    Keyed(&'static str),
+}
+
+/// The tags of the kinds in `builtin.json`.
+fn merged_items(kind: (&str, &str), section: &str, field: &str) -> Option<Items> {
+    match (kind, section, field) {
+        (_, "metadata", "finalizers") => Some(Items::Values),
+        (_, "metadata", "ownerReferences") => Some(Items::Keyed("uid")),
+        (("v1", "Namespace" | "Node"), "status", "conditions") => Some(Items::Keyed("type")),
+        (("v1", "Node"), "spec", "podCIDRs") => Some(Items::Values),
+        (("v1", "Node"), "status", "addresses") => Some(Items::Keyed("type")),
+        _ => None,
+    }
+}
+
+fn merge(target: &mut Value, patch: &Value, depth: usize, rules: Rules<'_>) -> Result<(), PatchError> {
     if depth > DEEPEST {
         return Err(PatchError::Malformed(format!("nested more than {DEEPEST} deep")));
     }
@@ -80,7 +130,7 @@ fn merge(target: &mut Value, patch: &Value, depth: usize, rules: Rules) -> Resul
         *target = patch.clone();
         return Ok(());
     };
-    let directive = |value: &Value, wanted: &str| rules == Rules::Strategic && value["$patch"] == wanted;
+    let directive = |value: &Value, wanted: &str| rules.is_strategic() && value["$patch"] == wanted;
     if directive(patch, "replace") {
         let kept = changes.iter().filter(|(key, _)| *key != "$patch");
         *target = Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect());
@@ -91,7 +141,7 @@ fn merge(target: &mut Value, patch: &Value, depth: usize, rules: Rules) -> Resul
     }
     let Value::Object(fields) = target else { return Ok(()) };
     for (key, change) in changes {
-        let special = rules == Rules::Strategic && key.starts_with('$');
+        let special = rules.is_strategic() && key.starts_with('$');
         if change.is_null() || directive(change, "delete") {
             fields.shift_remove(key);
         } else if let Some(field) = key.strip_prefix("$deleteFromPrimitiveList/").filter(|_| special) {
@@ -103,31 +153,25 @@ fn merge(target: &mut Value, patch: &Value, depth: usize, rules: Rules) -> Resul
             // `$setElementOrder` and `$retainKeys` only arrange what the other rules decide.
         } else {
             let current = fields.entry(key.clone()).or_insert(Value::Null);
-            let merged = if rules == Rules::Strategic { merge_list(key, current, change)? } else { None };
-            match merged {
-                Some(merged) => *current = merged,
-                None => merge(current, change, depth + 1, rules)?,
+            match (rules.items(key, depth), change) {
+                (Some(items), Value::Array(changes)) => *current = merge_list(key, items, current, changes)?,
+                _ => merge(current, change, depth + 1, rules.within(key, depth))?,
             }
         }
     }
     Ok(())
 }
 
-/// The lists that are merged instead of replaced, and what tells their items apart. None for any other list.
-fn merge_list(field: &str, current: &Value, change: &Value) -> Result<Option<Value>, PatchError> {
-    let key = match field {
-        "finalizers" => None,
-        "ownerReferences" => Some("uid"),
-        "conditions" => Some("type"),
-        "taints" => Some("key"),
-        "addresses" => Some("type"),
-        _ => return Ok(None),
-    };
-    let Some(changes) = change.as_array() else { return Ok(None) };
+/// Items have no lists with tags, and are deeper than those.
+const IN_AN_ITEM: usize = 3;
+const IN_ITEMS: Rules<'static> = Rules::Strategic { kind: ("", ""), section: "" };
+
+/// A list that is merged instead of replaced.
+fn merge_list(field: &str, items: Items, current: &Value, changes: &[Value]) -> Result<Value, PatchError> {
     // One item that says so makes the whole list new; it is no item itself, and neither is any other directive.
     if changes.iter().any(|item| item["$patch"] == "replace") {
         let plain = changes.iter().filter(|item| item.get("$patch").is_none());
-        return Ok(Some(plain.cloned().collect()));
+        return Ok(plain.cloned().collect());
     }
     let mut merged = current.as_array().cloned().unwrap_or_default();
     for item in changes {
@@ -136,20 +180,19 @@ fn merge_list(field: &str, current: &Value, change: &Value) -> Result<Option<Val
             Some(directive) if directive == "delete" => true,
             Some(other) => return Err(PatchError::Malformed(format!("unknown patch type {other} in {field}"))),
         };
-        let same = |known: &Value| match key {
-            None => known == item,
-            Some(key) => known[key] == item[key],
+        let same = |known: &Value| match items {
+            Items::Values => known == item,
+            Items::Keyed(key) => known[key] == item[key],
         };
-        match merged.iter().position(same) {
-            Some(at) if gone => drop(merged.remove(at)),
-            Some(_) if key.is_none() => {}
-            // Depth was bounded when the body was parsed.
-            Some(at) => merge(&mut merged[at], item, 0, Rules::Strategic)?,
-            None if gone => {}
-            None => merged.push(item.clone()),
+        match (merged.iter().position(same), items) {
+            (Some(at), _) if gone => drop(merged.remove(at)),
+            (Some(_), Items::Values) => {}
+            (Some(at), Items::Keyed(_)) => merge(&mut merged[at], item, IN_AN_ITEM, IN_ITEMS)?,
+            (None, _) if gone => {}
+            (None, _) => merged.push(item.clone()),
         }
     }
-    Ok(Some(Value::Array(merged)))
+    Ok(Value::Array(merged))
 }
 
 #[cfg(test)]
@@ -177,61 +220,89 @@ mod tests {
     }
 
     #[test]
-    fn strategic_patches_merge_the_lists_of_metadata_and_conditions() {
-        let object = json!({
+    fn strategic_patches_merge_the_lists_that_are_tagged_and_replace_the_others() {
+        let [old, new] = [json!([{"type": "A", "status": "True"}, {"type": "B"}]), json!([{"type": "A"}])];
+        let merged = json!([{"type": "A", "status": "True"}, {"type": "B"}]);
+        // As the tags of upstream's structs say; lists of text have what is there already, and one item more.
+        let [texts, text, both] = [json!(["a"]), json!(["b"]), json!(["a", "b"])];
+        for (api_version, kind, path, object, patch, expected) in [
+            ("v1", "ConfigMap", "/metadata/finalizers", &texts, &text, &both),
+            ("v1", "Namespace", "/metadata/finalizers", &texts, &text, &both),
+            ("v1", "Namespace", "/spec/finalizers", &texts, &text, &text),
+            ("v1", "Namespace", "/status/conditions", &old, &new, &merged),
+            ("v1", "Node", "/spec/podCIDRs", &texts, &text, &both),
+            ("v1", "Node", "/spec/taints", &old, &new, &new),
+            ("v1", "Node", "/status/conditions", &old, &new, &merged),
+            ("v1", "Node", "/status/addresses", &old, &new, &merged),
+            ("v1", "Node", "/status/images", &old, &new, &new),
+            ("v1", "Node", "/status/volumesInUse", &texts, &text, &text),
+            ("v1", "Node", "/status/volumesAttached", &old, &new, &new),
+            ("v1", "Node", "/status/runtimeHandlers", &old, &new, &new),
+            ("v1", "Node", "/status/declaredFeatures", &texts, &text, &text),
+            ("certificates.k8s.io/v1", "CertificateSigningRequest", "/spec/usages", &texts, &text, &text),
+            ("certificates.k8s.io/v1", "CertificateSigningRequest", "/spec/groups", &texts, &text, &text),
+            ("certificates.k8s.io/v1", "CertificateSigningRequest", "/status/conditions", &old, &new, &new),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "/metadata/finalizers", &texts, &text, &both),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "/spec/versions", &old, &new, &new),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "/spec/names/shortNames", &texts, &text, &text),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "/status/conditions", &old, &new, &new),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "/status/storedVersions", &texts, &text, &text),
+        ] {
+            let nested = |list: &Value| {
+                path.rsplit('/').filter(|key| !key.is_empty()).fold(list.clone(), |inner, key| json!({key: inner}))
+            };
+            let mut before = nested(object);
+            before["apiVersion"] = api_version.into();
+            before["kind"] = kind.into();
+            let after = apply_strategic_patch(&before, &nested(patch)).unwrap();
+            assert_eq!(after.pointer(path), Some(expected), "{kind} {path}");
+        }
+    }
+
+    #[test]
+    fn strategic_patches_obey_their_directives() {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace",
             "metadata": {"finalizers": ["a"], "ownerReferences": [{"uid": "1", "name": "x"}], "labels": {"k": "v"}},
             "status": {"conditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "True"}]},
-            "usages": ["a", "b"],
         });
         let patch = json!({
             "metadata": {"finalizers": ["b"], "$deleteFromPrimitiveList/finalizers": ["a"],
                 "ownerReferences": [{"uid": "2", "name": "y"}, {"uid": "1", "$patch": "delete"}],
                 "labels": {"$patch": "replace", "n": "w"}},
             "status": {"conditions": [{"type": "A", "status": "False"}], "$setElementOrder/conditions": [{"type": "A"}]},
-            "usages": ["c"],
         });
         assert_eq!(
             apply_strategic_patch(&object, &patch).unwrap(),
-            json!({
+            json!({"apiVersion": "v1", "kind": "Namespace",
                 "metadata": {"finalizers": ["b"], "ownerReferences": [{"uid": "2", "name": "y"}], "labels": {"n": "w"}},
                 "status": {"conditions": [{"type": "A", "status": "False"}, {"type": "B", "status": "True"}]},
-                "usages": ["c"],
             })
         );
+        let with = |conditions: Value| apply_strategic_patch(&object, &json!({"status": {"conditions": conditions}}));
+        for (conditions, expected) in [
+            (json!([{"$patch": "replace"}, {"type": "C"}]), json!([{"type": "C"}])),
+            (json!([{"type": "C"}, {"$patch": "replace"}]), json!([{"type": "C"}])),
+            (json!([{"$patch": "replace"}]), json!([])),
+            (json!([{"type": "A", "$patch": "delete"}]), json!([{"type": "B", "status": "True"}])),
+            (json!([{"type": "Z", "$patch": "delete"}]), object["status"]["conditions"].clone()),
+            (json!([{"type": "A", "status": null}]), json!([{"type": "A"}, {"type": "B", "status": "True"}])),
+            (Value::Null, Value::Null),
+        ] {
+            assert_eq!(with(conditions.clone()).unwrap()["status"]["conditions"], expected, "{conditions}");
+        }
+        let refused = with(json!([{"type": "A", "$patch": "melt"}]));
+        assert_eq!(refused, Err(PatchError::Malformed("unknown patch type \"melt\" in conditions".into())));
     }
 
     #[test]
-    fn strategic_patches_merge_taints_and_addresses_of_a_node() {
-        let node = json!({
-            "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "NoExecute", "value": "1"}]},
-            "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": "n"}]},
-        });
-        let (taints, addresses) = (node["spec"]["taints"].clone(), node["status"]["addresses"].clone());
-        for (patch, new_taints, new_addresses) in [
-            (
-                // As `kubectl taint` and a kubelet say it.
-                json!({"spec": {"$setElementOrder/taints": [{"key": "b"}, {"key": "c"}],
-                        "taints": [{"key": "b", "value": "2"}, {"key": "c", "effect": "NoSchedule"}, {"key": "a", "$patch": "delete"}]},
-                    "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}]}}),
-                json!([{"key": "b", "effect": "NoExecute", "value": "2"}, {"key": "c", "effect": "NoSchedule"}]),
-                json!([{"type": "InternalIP", "address": "10.0.0.2"}, {"type": "Hostname", "address": "n"}]),
-            ),
-            (
-                json!({"spec": {"taints": [{"$patch": "replace"}, {"key": "c", "effect": "NoSchedule"}]},
-                    "status": {"addresses": [{"type": "ExternalIP", "address": "192.0.2.1"}, {"$patch": "replace"}]}}),
-                json!([{"key": "c", "effect": "NoSchedule"}]),
-                json!([{"type": "ExternalIP", "address": "192.0.2.1"}]),
-            ),
-            (json!({"spec": {"taints": [{"$patch": "replace"}]}}), json!([]), addresses.clone()),
-            (json!({"spec": {"taints": [{"key": "z", "$patch": "delete"}]}}), taints.clone(), addresses.clone()),
-            (json!({"spec": {"taints": null}}), Value::Null, addresses.clone()),
-        ] {
-            let patched = apply_strategic_patch(&node, &patch).unwrap();
-            assert_eq!(patched["spec"]["taints"], new_taints, "{patch}");
-            assert_eq!(patched["status"]["addresses"], new_addresses, "{patch}");
+    fn taints_are_added_and_taken_away_as_kubectl_says_it() {
+        let [a, b] = [json!({"key": "a", "effect": "NoSchedule"}), json!({"key": "b", "effect": "NoExecute"})];
+        let node = json!({"apiVersion": "v1", "kind": "Node", "spec": {"taints": [a, b]}});
+        // `kubectl taint node n a-` sends those that are left.
+        for (taints, expected) in [(json!([b]), json!([b])), (json!([]), json!([])), (Value::Null, Value::Null)] {
+            let patched = apply_strategic_patch(&node, &json!({"spec": {"taints": taints}})).unwrap();
+            assert_eq!(patched["spec"]["taints"], expected);
         }
-        let refused = apply_strategic_patch(&node, &json!({"spec": {"taints": [{"key": "a", "$patch": "melt"}]}}));
-        assert_eq!(refused, Err(PatchError::Malformed("unknown patch type \"melt\" in taints".into())));
     }
 
     #[test]
@@ -280,8 +351,9 @@ mod tests {
         }
 
         #[test]
-        fn strategic_patches_never_panic(object in any_object(), patch in any_object()) {
-            let _ = apply_strategic_patch(&object, &patch);
+        fn strategic_patches_never_panic(sections in [any_object(), any_object()], patches in [any_object(), any_object()]) {
+            let within = |[metadata, status]: [Value; 2]| json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status});
+            let _ = apply_strategic_patch(&within(sections), &within(patches));
         }
     }
 }
