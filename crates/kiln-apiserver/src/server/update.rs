@@ -50,7 +50,7 @@ pub enum PatchBody {
 const TRIES: usize = 5;
 
 impl Server {
-    /// Replaces an object; one that does not exist is created for built-in kinds.
+    /// Replaces an object. One that does not exist is not created, whatever its kind: 404.
     pub async fn replace(&self, request: UpdateRequest<'_>, body: Value) -> Result<Outcome, ApiError> {
         let given_revision = body["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         if given_revision.is_empty() && request.resource.requires_revision {
