@@ -224,6 +224,12 @@ fn parse_column(column: &Value) -> Result<Column, String> {
         ColumnValue::Duration(path(&column["duration"])?)
     } else if column["requestState"] == true {
         ColumnValue::RequestState
+    } else if column["nodeState"] == true {
+        ColumnValue::NodeState
+    } else if column["nodeRoles"] == true {
+        ColumnValue::NodeRoles
+    } else if let Some(words) = column["otherwise"].as_str() {
+        ColumnValue::Otherwise(path(&column["jsonPath"])?, words.to_owned())
     } else if let [kind, name] = column["reference"].as_array().map(Vec::as_slice).unwrap_or_default() {
         ColumnValue::Reference(path(kind)?, path(name)?)
     } else {

@@ -87,6 +87,12 @@ pub enum ColumnValue {
     Duration(JsonPath),
     /// How far a certificate signing request has come.
     RequestState,
+    /// Whether a node is ready, and whether it takes work.
+    NodeState,
+    /// What a node's labels say it is for.
+    NodeRoles,
+    /// The first text at a field, or these words if there is none.
+    Otherwise(JsonPath, String),
 }
 
 impl Resource {

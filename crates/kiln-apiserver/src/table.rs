@@ -1,5 +1,7 @@
 //! What `kubectl get` prints: a `Table` with one row per object.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
@@ -83,6 +85,30 @@ fn request_state(request: &Value) -> String {
     format!("{decided}{failed}{}", if issued { ",Issued" } else { "" })
 }
 
+/// In the words of the real server: a condition that is not True is as bad as one that is False.
+fn node_state(node: &Value) -> String {
+    let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+    let state = match conditions.find(|condition| condition["type"] == "Ready") {
+        Some(ready) if ready["status"] == "True" => "Ready",
+        Some(_) => "NotReady",
+        None => "Unknown",
+    };
+    let disabled = if node["spec"]["unschedulable"] == true { ",SchedulingDisabled" } else { "" };
+    format!("{state}{disabled}")
+}
+
+/// Two ways of labelling are in use: the role in the label's name, or in the value of an older label.
+fn node_roles(node: &Value) -> String {
+    let role = |(label, value): (&String, &Value)| match label.strip_prefix("node-role.kubernetes.io/") {
+        Some(role) => Some(role.to_owned()),
+        None if label == "kubernetes.io/role" => value.as_str().map(str::to_owned),
+        None => None,
+    };
+    let labels = node["metadata"]["labels"].as_object().into_iter().flatten();
+    let roles: BTreeSet<String> = labels.filter_map(role).filter(|role| !role.is_empty()).collect();
+    if roles.is_empty() { "<none>".into() } else { roles.into_iter().collect::<Vec<_>>().join(",") }
+}
+
 fn render_cell(column: &Column, object: &Value, now: OffsetDateTime) -> Value {
     let path = match &column.value {
         ColumnValue::Path(path) => path,
@@ -106,6 +132,13 @@ fn render_cell(column: &Column, object: &Value, now: OffsetDateTime) -> Value {
             return seconds.map_or_else(|| "<none>".into(), render_age).into();
         }
         ColumnValue::RequestState => return request_state(object).into(),
+        ColumnValue::NodeState => return node_state(object).into(),
+        ColumnValue::NodeRoles => return node_roles(object).into(),
+        ColumnValue::Otherwise(path, words) => {
+            let found = path.find(object);
+            let text = found.first().and_then(|value| value.as_str()).filter(|text| !text.is_empty());
+            return text.unwrap_or(words).into();
+        }
         ColumnValue::Reference(kind, name) => {
             return format!("{}/{}", kind.text(object).to_lowercase(), name.text(object)).into();
         }
@@ -138,7 +171,7 @@ fn render_cell(column: &Column, object: &Value, now: OffsetDateTime) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definition::parse_definition;
+    use crate::definition::{builtin_resources, parse_definition};
 
     #[test]
     fn cells_follow_their_column() {
@@ -165,5 +198,63 @@ mod tests {
         assert_eq!(table["rows"][1]["cells"], json!(["x", null, null, null]));
         assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
         assert_eq!(table["columnDefinitions"][3]["priority"], 1);
+    }
+
+    #[test]
+    fn nodes_are_shown_as_the_real_server_shows_them() {
+        let resources = builtin_resources();
+        let nodes = resources.iter().find(|resource| resource.is("", "nodes")).unwrap();
+        let now = parse_timestamp("2026-01-01T00:05:03Z").unwrap();
+        let created = "2026-01-01T00:00:00Z";
+        let ready =
+            |status: &str| json!([{"type": "DiskPressure", "status": "False"}, {"type": "Ready", "status": status}]);
+        let cells = |labels: Value, spec: Value, status: Value| {
+            let metadata = json!({"name": "n", "creationTimestamp": created, "labels": labels});
+            let object = json!({"metadata": metadata, "spec": spec, "status": status});
+            let table = render_table(nodes, &[object], &json!({}), IncludeObject::None, now);
+            table["rows"][0]["cells"].clone()
+        };
+        let whole = json!({
+            "conditions": ready("True"),
+            "addresses": [{"type": "Hostname", "address": "n"}, {"type": "InternalIP", "address": "192.0.2.1"},
+                {"type": "InternalIP", "address": "2001:db8::1"}, {"type": "ExternalIP", "address": "198.51.100.1"}],
+            "nodeInfo": {"kubeletVersion": "v1.31.0", "osImage": "An OS 1", "kernelVersion": "6.1.0",
+                "containerRuntimeVersion": "cri-o://1.31.0"},
+        });
+        assert_eq!(
+            cells(json!({"node-role.kubernetes.io/worker": "", "node-role.kubernetes.io/infra": ""}), json!({}), whole),
+            json!([
+                "n",
+                "Ready",
+                "infra,worker",
+                "5m3s",
+                "v1.31.0",
+                "192.0.2.1",
+                "198.51.100.1",
+                "An OS 1",
+                "6.1.0",
+                "cri-o://1.31.0"
+            ])
+        );
+        let unknown = json!({"nodeInfo": {"osImage": ""}});
+        assert_eq!(
+            cells(
+                json!({"kubernetes.io/role": "edge", "node-role.kubernetes.io/": "", "app": "x"}),
+                json!({}),
+                unknown
+            ),
+            json!(["n", "Unknown", "edge", "5m3s", null, "<none>", "<none>", "<unknown>", "<unknown>", "<unknown>"])
+        );
+        for (unschedulable, status, expected) in [
+            (false, "True", "Ready"),
+            (true, "True", "Ready,SchedulingDisabled"),
+            (false, "False", "NotReady"),
+            (true, "Unknown", "NotReady,SchedulingDisabled"),
+        ] {
+            let row = cells(Value::Null, json!({"unschedulable": unschedulable}), json!({"conditions": ready(status)}));
+            assert_eq!((&row[1], &row[2]), (&json!(expected), &json!("<none>")));
+        }
+        let headings: Vec<&str> = nodes.columns.iter().filter(|c| c.priority == 1).map(|c| c.name.as_str()).collect();
+        assert_eq!(headings, ["Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"]);
     }
 }
