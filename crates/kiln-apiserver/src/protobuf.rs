@@ -2,7 +2,8 @@
 //!
 //! kubectl 1.32 and later creates namespaces, config maps and secrets this way and does not fall back to JSON. Answers
 //! are always JSON, which these clients accept. A table of fields replaces generated code; fields it does not know are
-//! skipped, kinds it does not know are refused.
+//! skipped, kinds it does not know are refused: among those that come with the server only definitions, which Go clients
+//! send as JSON.
 
 use base64::Engine;
 use serde_json::{Map, Value};
@@ -75,10 +76,11 @@ fn decode_message(name: &str, bytes: &[u8], depth: usize) -> Result<Map<String, 
             (FieldKind::Binary, Wire::Bytes(bytes)) => {
                 object.insert((*field).into(), encode(bytes));
             }
-            (FieldKind::Integer, Wire::Number(number)) => {
+            (FieldKind::Count | FieldKind::Flag, Wire::Number(0)) => drop(object.shift_remove(*field)),
+            (FieldKind::Integer | FieldKind::Count, Wire::Number(number)) => {
                 object.insert((*field).into(), number.cast_signed().into());
             }
-            (FieldKind::Boolean, Wire::Number(number)) => {
+            (FieldKind::Boolean | FieldKind::Flag, Wire::Number(number)) => {
                 object.insert((*field).into(), (number != 0).into());
             }
             (FieldKind::Time | FieldKind::MicroTime, Wire::Bytes(bytes)) => {
@@ -93,9 +95,13 @@ fn decode_message(name: &str, bytes: &[u8], depth: usize) -> Result<Map<String, 
             (FieldKind::Messages(inner), Wire::Bytes(bytes)) => {
                 push(&mut object, field, Value::Object(decode_message(inner, bytes, depth + 1)?));
             }
-            (FieldKind::TextMap | FieldKind::BinaryMap, Wire::Bytes(bytes)) => {
+            (FieldKind::TextMap | FieldKind::BinaryMap | FieldKind::QuantityMap, Wire::Bytes(bytes)) => {
                 let (key, value) = decode_entry(bytes)?;
-                let value = if matches!(kind, FieldKind::TextMap) { text(value)?.into() } else { encode(value) };
+                let value = match kind {
+                    FieldKind::TextMap => text(value)?.into(),
+                    FieldKind::QuantityMap => decode_quantity(value)?.into(),
+                    _ => encode(value),
+                };
                 let map = object.entry(*field).or_insert_with(|| Value::Object(Map::new()));
                 if let Value::Object(map) = map {
                     map.insert(key, value);
@@ -118,6 +124,18 @@ fn decode_entry(bytes: &[u8]) -> Result<(String, &[u8]), String> {
         }
     }
     Ok((key, value))
+}
+
+/// Without a text it is nothing of the thing: Go's zero value.
+fn decode_quantity(bytes: &[u8]) -> Result<String, String> {
+    let mut amount = String::new();
+    let mut reader = Reader { rest: bytes };
+    while let Some((number, wire)) = reader.field()? {
+        if let (1, Wire::Bytes(bytes)) = (number, wire) {
+            amount = text(bytes)?;
+        }
+    }
+    Ok(if amount.is_empty() { "0".into() } else { amount })
 }
 
 /// An empty time is no time: Go writes its zero value so.
@@ -214,7 +232,11 @@ mod tests {
     use super::*;
 
     fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
-        [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat()
+        let length = match bytes.len() {
+            short @ 0..0x80 => vec![u8::try_from(short).unwrap()],
+            long => vec![u8::try_from(long & 0x7f).unwrap() | 0x80, u8::try_from(long >> 7).unwrap()],
+        };
+        [&[number << 3 | 2], length.as_slice(), bytes].concat()
     }
 
     fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
@@ -234,6 +256,74 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "labels": {"k": "v"}},
                 "data": {"pw": "eA=="}, "type": "Opaque", "immutable": true})
         );
+    }
+
+    #[test]
+    fn a_node_is_read_as_its_json() {
+        // Byte for byte as Go writes it: zero values of plain fields too, in the order of their numbers.
+        let amount = |name: &[u8], text: &[u8]| [field(1, name), field(2, &field(1, text))].concat();
+        let taint = [field(1, b"a"), field(2, b""), field(3, b"NoSchedule")].concat();
+        let spec = [
+            field(1, b"10.0.0.0/24"),
+            field(2, b""),
+            field(3, b"metal://n"),
+            vec![4 << 3, 0],
+            field(5, &taint),
+            field(7, b"10.0.0.0/24"),
+            field(7, b"fd00::/64"),
+        ]
+        .concat();
+        let ready =
+            [field(1, b"Ready"), field(2, b"True"), field(3, &[8, 10]), field(4, &[]), field(5, b""), field(6, b"")]
+                .concat();
+        let info = [field(1, b"m"), field(2, b""), field(5, b"An OS 1"), field(11, &[8, 0])].concat();
+        let image = [field(1, b"a:1"), field(1, b"a@2"), vec![2 << 3, 0x80, 1]].concat();
+        let status = [
+            field(1, &amount(b"cpu", b"4")),
+            field(1, &amount(b"memory", b"16Gi")),
+            field(2, &amount(b"cpu", b"3500m")),
+            field(2, &[field(1, b"pods"), field(2, b"")].concat()),
+            field(3, b""),
+            field(4, &ready),
+            field(5, &[field(1, b"InternalIP"), field(2, b"192.0.2.1")].concat()),
+            field(6, &field(1, &[8, 0xca, 0x50])),
+            field(7, &info),
+            field(8, &image),
+            field(8, &[field(1, b"b:1"), vec![2 << 3, 0]].concat()),
+            field(9, b"v"),
+            field(10, &[field(1, b"v"), field(2, b"/dev/sdb")].concat()),
+            field(11, &[field(1, &field(2, &field(2, b"config"))), field(4, b"")].concat()),
+            field(12, &[field(1, b""), field(2, &[2 << 3, 0])].concat()),
+            field(13, &[8, 1]),
+        ]
+        .concat();
+        let raw = [field(1, &field(1, b"n")), field(2, &spec), field(3, &status)].concat();
+        assert_eq!(
+            decode(&envelope("v1", "Node", &raw)).unwrap(),
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
+            "spec": {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24", "fd00::/64"], "providerID": "metal://n",
+                "taints": [{"key": "a", "effect": "NoSchedule"}]},
+            "status": {
+                "capacity": {"cpu": "4", "memory": "16Gi"}, "allocatable": {"cpu": "3500m", "pods": "0"},
+                "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "1970-01-01T00:00:10Z"}],
+                "addresses": [{"type": "InternalIP", "address": "192.0.2.1"}],
+                "daemonEndpoints": {"kubeletEndpoint": {"Port": 10314}},
+                "nodeInfo": {"machineID": "m", "osImage": "An OS 1", "swap": {"capacity": 0}},
+                "images": [{"names": ["a:1", "a@2"], "sizeBytes": 128}, {"names": ["b:1"]}],
+                "volumesInUse": ["v"], "volumesAttached": [{"name": "v", "devicePath": "/dev/sdb"}],
+                "config": {"assigned": {"configMap": {"name": "config"}}},
+                "runtimeHandlers": [{"features": {"userNamespaces": false}}],
+                "features": {"supplementalGroupsPolicy": true},
+            }})
+        );
+        let cordoned = field(2, &[4 << 3, 1]);
+        assert_eq!(decode(&envelope("v1", "Node", &cordoned)).unwrap()["spec"], json!({"unschedulable": true}));
+        for (status, reason) in [
+            (vec![8, 1], "field NodeStatus.capacity has the wrong wire type"),
+            (field(1, &field(2, &field(1, b"\xff"))), "a string is not UTF-8"),
+        ] {
+            assert_eq!(decode(&envelope("v1", "Node", &field(3, &status))).unwrap_err(), reason);
+        }
     }
 
     #[test]
@@ -265,7 +355,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_the_decoder_panic(raw in prop::collection::vec(any::<u8>(), 0..120)) {
-            let _ = decode(&envelope("v1", "Event", &raw[..raw.len().min(100)]));
+            let _ = decode(&envelope("v1", "Event", &raw));
+            let _ = decode(&envelope("v1", "Node", &field(3, &raw)));
             let _ = decode(&[MAGIC, &raw].concat());
         }
     }

@@ -443,6 +443,24 @@ async fn bad_requests_are_answered_and_harm_nothing() {
 }
 
 #[tokio::test]
+async fn a_node_that_comes_as_protobuf_is_kept_with_its_status() {
+    let api = Api::start("node-protobuf").await;
+    let field = |number: u8, text: String| {
+        format!("{}{}{text}", char::from(number << 3 | 2), char::from(u8::try_from(text.len()).unwrap()))
+    };
+    let capacity = field(1, "cpu".into()) + &field(2, field(1, "4".into()));
+    let raw = field(1, field(1, "n1".into())) + &field(3, field(1, capacity));
+    let types = field(1, "v1".into()) + &field(2, "Node".into());
+    let body = format!("k8s\0{}{}", field(1, types), field(2, raw));
+    let kind = "application/vnd.kubernetes.protobuf";
+    let (code, node) = api.call_as("admin", "POST", "/api/v1/nodes", kind, body).await;
+    assert_eq!(
+        (code, &node["metadata"]["name"], &node["status"]),
+        (201, &json!("n1"), &json!({"capacity": {"cpu": "4"}}))
+    );
+}
+
+#[tokio::test]
 async fn server_side_apply_creates_shares_and_refuses() {
     let api = Api::start("apply").await;
     api.define_widgets().await;

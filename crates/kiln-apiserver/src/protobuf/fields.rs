@@ -1,6 +1,9 @@
 //! The fields of the messages that are read: number, name in JSON, kind. From the `generated.proto` files of Kubernetes.
 
-use FieldKind::{Binary, BinaryMap, Boolean, Integer, Message, Messages, MicroTime, Text, TextMap, Texts, Time};
+use FieldKind::{
+    Binary, BinaryMap, Boolean, Count, Flag, Integer, Message, Messages, MicroTime, QuantityMap, Text, TextMap, Texts,
+    Time,
+};
 
 /// What a field holds.
 #[derive(Debug, Clone, Copy)]
@@ -10,12 +13,18 @@ pub(super) enum FieldKind {
     Binary,
     Integer,
     Boolean,
+    /// A number that Go writes also when nobody set it; JSON leaves out 0.
+    Count,
+    /// A boolean that Go writes also when nobody set it; JSON leaves out false.
+    Flag,
     /// Whole seconds.
     Time,
     /// Six digits after the second, as leases have them.
     MicroTime,
     TextMap,
     BinaryMap,
+    /// Amounts by name. An amount is a message with its text (`16Gi`) and becomes that text.
+    QuantityMap,
     Message(&'static str),
     Messages(&'static str),
 }
@@ -38,7 +47,7 @@ const MESSAGES: &[(&str, &[Field])] = &[
             (3, "namespace", Text),
             (5, "uid", Text),
             (6, "resourceVersion", Text),
-            (7, "generation", Integer),
+            (7, "generation", Count),
             (8, "creationTimestamp", Time),
             (9, "deletionTimestamp", Time),
             (10, "deletionGracePeriodSeconds", Integer),
@@ -61,7 +70,17 @@ const MESSAGES: &[(&str, &[Field])] = &[
     ),
     ("Namespace", &[META, (2, "spec", Message("NamespaceSpec")), (3, "status", Message("NamespaceStatus"))]),
     ("NamespaceSpec", &[(1, "finalizers", Texts)]),
-    ("NamespaceStatus", &[(1, "phase", Text)]),
+    ("NamespaceStatus", &[(1, "phase", Text), (2, "conditions", Messages("NamespaceCondition"))]),
+    (
+        "NamespaceCondition",
+        &[
+            (1, "type", Text),
+            (2, "status", Text),
+            (4, "lastTransitionTime", Time),
+            (5, "reason", Text),
+            (6, "message", Text),
+        ],
+    ),
     ("ConfigMap", &[META, (2, "data", TextMap), (3, "binaryData", BinaryMap), (4, "immutable", Boolean)]),
     (
         "Secret",
@@ -77,7 +96,7 @@ const MESSAGES: &[(&str, &[Field])] = &[
             (5, "source", Message("EventSource")),
             (6, "firstTimestamp", Time),
             (7, "lastTimestamp", Time),
-            (8, "count", Integer),
+            (8, "count", Count),
             (9, "type", Text),
             (10, "eventTime", MicroTime),
             (11, "series", Message("EventSeries")),
@@ -116,11 +135,101 @@ const MESSAGES: &[(&str, &[Field])] = &[
             (12, "deprecatedSource", Message("EventSource")),
             (13, "deprecatedFirstTimestamp", Time),
             (14, "deprecatedLastTimestamp", Time),
-            (15, "deprecatedCount", Integer),
+            (15, "deprecatedCount", Count),
         ],
     ),
     ("EventSource", &[(1, "component", Text), (2, "host", Text)]),
     ("EventSeries", &[(1, "count", Integer), (2, "lastObservedTime", MicroTime)]),
+    ("Node", &[META, (2, "spec", Message("NodeSpec")), (3, "status", Message("NodeStatus"))]),
+    (
+        "NodeSpec",
+        &[
+            (1, "podCIDR", Text),
+            (2, "externalID", Text),
+            (3, "providerID", Text),
+            (4, "unschedulable", Flag),
+            (5, "taints", Messages("Taint")),
+            (6, "configSource", Message("NodeConfigSource")),
+            (7, "podCIDRs", Texts),
+        ],
+    ),
+    ("Taint", &[(1, "key", Text), (2, "value", Text), (3, "effect", Text), (4, "timeAdded", Time)]),
+    ("NodeConfigSource", &[(2, "configMap", Message("ConfigMapNodeConfigSource"))]),
+    (
+        "ConfigMapNodeConfigSource",
+        &[
+            (1, "namespace", Text),
+            (2, "name", Text),
+            (3, "uid", Text),
+            (4, "resourceVersion", Text),
+            (5, "kubeletConfigKey", Text),
+        ],
+    ),
+    (
+        "NodeStatus",
+        &[
+            (1, "capacity", QuantityMap),
+            (2, "allocatable", QuantityMap),
+            (3, "phase", Text),
+            (4, "conditions", Messages("NodeCondition")),
+            (5, "addresses", Messages("NodeAddress")),
+            (6, "daemonEndpoints", Message("NodeDaemonEndpoints")),
+            (7, "nodeInfo", Message("NodeSystemInfo")),
+            (8, "images", Messages("ContainerImage")),
+            (9, "volumesInUse", Texts),
+            (10, "volumesAttached", Messages("AttachedVolume")),
+            (11, "config", Message("NodeConfigStatus")),
+            (12, "runtimeHandlers", Messages("NodeRuntimeHandler")),
+            (13, "features", Message("NodeFeatures")),
+            (14, "declaredFeatures", Texts),
+        ],
+    ),
+    (
+        "NodeCondition",
+        &[
+            (1, "type", Text),
+            (2, "status", Text),
+            (3, "lastHeartbeatTime", Time),
+            (4, "lastTransitionTime", Time),
+            (5, "reason", Text),
+            (6, "message", Text),
+        ],
+    ),
+    ("NodeAddress", &[(1, "type", Text), (2, "address", Text)]),
+    ("NodeDaemonEndpoints", &[(1, "kubeletEndpoint", Message("DaemonEndpoint"))]),
+    // The one field of all that begins with a capital letter in JSON.
+    ("DaemonEndpoint", &[(1, "Port", Integer)]),
+    (
+        "NodeSystemInfo",
+        &[
+            (1, "machineID", Text),
+            (2, "systemUUID", Text),
+            (3, "bootID", Text),
+            (4, "kernelVersion", Text),
+            (5, "osImage", Text),
+            (6, "containerRuntimeVersion", Text),
+            (7, "kubeletVersion", Text),
+            (8, "kubeProxyVersion", Text),
+            (9, "operatingSystem", Text),
+            (10, "architecture", Text),
+            (11, "swap", Message("NodeSwapStatus")),
+        ],
+    ),
+    ("NodeSwapStatus", &[(1, "capacity", Integer)]),
+    ("ContainerImage", &[(1, "names", Texts), (2, "sizeBytes", Count)]),
+    ("AttachedVolume", &[(1, "name", Text), (2, "devicePath", Text)]),
+    (
+        "NodeConfigStatus",
+        &[
+            (1, "assigned", Message("NodeConfigSource")),
+            (2, "active", Message("NodeConfigSource")),
+            (3, "lastKnownGood", Message("NodeConfigSource")),
+            (4, "error", Text),
+        ],
+    ),
+    ("NodeRuntimeHandler", &[(1, "name", Text), (2, "features", Message("NodeRuntimeHandlerFeatures"))]),
+    ("NodeRuntimeHandlerFeatures", &[(1, "recursiveReadOnlyMounts", Boolean), (2, "userNamespaces", Boolean)]),
+    ("NodeFeatures", &[(1, "supplementalGroupsPolicy", Boolean), (2, "containerUlimits", Boolean)]),
     ("Lease", &[META, (2, "spec", Message("LeaseSpec"))]),
     (
         "LeaseSpec",
@@ -205,3 +314,29 @@ const MESSAGES: &[(&str, &[Field])] = &[
     ),
     ("Preconditions", &[(1, "uid", Text), (2, "resourceVersion", Text)]),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_that_is_named_is_there_and_has_each_number_once() {
+        for (name, fields) in MESSAGES {
+            for (index, (number, field, kind)) in fields.iter().enumerate() {
+                let twice = fields[..index].iter().any(|(other, known, _)| other == number || known == field);
+                assert!(!twice, "{name}.{field}");
+                if let Message(inner) | Messages(inner) = kind {
+                    assert!(message(inner).is_some(), "{name}.{field}: {inner}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_kind_that_comes_with_the_server_is_read_but_for_definitions() {
+        for resource in crate::definition::builtin_resources() {
+            let known = message(&format!("{} {}", resource.api_version(), resource.kind)).or(message(&resource.kind));
+            assert_eq!(known.is_some(), resource.kind != "CustomResourceDefinition", "{}", resource.kind);
+        }
+    }
+}
