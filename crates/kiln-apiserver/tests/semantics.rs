@@ -212,10 +212,22 @@ async fn lists_refuse_revisions_that_mean_nothing_and_watches_tell_unknown_ones_
     api.call("POST", CONFIG_MAPS, config_map("b")).await;
     let old = format!("{CONFIG_MAPS}?resourceVersionMatch=Exact&resourceVersion={revision}");
     assert_eq!(api.get(&old).await.0, 410, "what is newer is not passed off as older");
-    let mut future = api.watch(&format!("{CONFIG_MAPS}?watch=true&resourceVersion=999999")).await;
-    let (kind, status) = future.next().await.unwrap();
-    assert_eq!((kind.as_str(), &status["code"]), ("ERROR", &json!(410)));
-    assert!(future.next().await.is_none());
+    let not_older = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+    for query in [
+        String::new(),
+        "&sendInitialEvents=false&resourceVersionMatch=NotOlderThan".to_owned(),
+        format!("&{not_older}"),
+        format!("&{not_older}&allowWatchBookmarks=true"),
+    ] {
+        let mut future = api.watch(&format!("{CONFIG_MAPS}?watch=true&resourceVersion=999999{query}")).await;
+        let (kind, status) = future.next().await.unwrap();
+        assert_eq!((kind.as_str(), &status["code"]), ("ERROR", &json!(410)), "{query}");
+        assert!(future.next().await.is_none(), "{query}");
+    }
+    for known in ["", "&resourceVersion=0", &format!("&resourceVersion={revision}")] {
+        let mut watch = api.watch(&format!("{CONFIG_MAPS}?watch=true&{not_older}{known}")).await;
+        assert_eq!((watch.brief().await, watch.brief().await), ("ADDED a".into(), "ADDED b".into()), "{known}");
+    }
 }
 
 #[tokio::test]

@@ -265,13 +265,13 @@ impl Call<'_> {
         }
         let revision = query.number("resourceVersion")?.filter(|revision| *revision > 0);
         let initial = match (query.get("sendInitialEvents"), revision) {
+            // A revision from another life of the data, for example from before a backup was restored: what the client
+            // knows is not what happened here, and what exists is not as new as it asks for.
+            (_, Some(revision)) if revision > self.server.snapshot().revision => InitialEvents::Unknown(revision),
             (Some("true"), _) if query.flag("allowWatchBookmarks") => InitialEvents::ExistingWithEnd,
             (Some("true"), _) => InitialEvents::Existing,
             (Some(_), None) => InitialEvents::From(self.server.snapshot().revision),
             (None, None) => InitialEvents::Existing,
-            // A revision from another life of the data, for example from before a backup was restored: what the client
-            // knows is not what happened here.
-            (_, Some(revision)) if revision > self.server.snapshot().revision => InitialEvents::Unknown(revision),
             (_, Some(revision)) => InitialEvents::From(revision),
         };
         let timeout = query.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
