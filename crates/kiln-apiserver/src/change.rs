@@ -252,7 +252,7 @@ fn checked_type(resource: &Resource, body: Value) -> Result<Value, ApiError> {
                 map.insert(key.into(), expected.into());
             }
             Some(given) if given == expected => {}
-            Some(given) if key == "kind" && !resource.strategic => {
+            Some(given) if key == "kind" && !resource.builtin => {
                 let cause = Cause::invalid("kind", &given.into(), &format!("must be {expected}"));
                 let other = Named { group: &resource.group, resource: given, name: &named };
                 return Err(ApiError::invalid(other, vec![cause]));
@@ -353,7 +353,7 @@ fn judge(
     causes.extend(validate_metadata(resource, object["metadata"].as_object().unwrap_or(&empty)));
     causes.extend(resource.schema.validate(object, before));
     causes.extend(resource.scale.as_ref().map(|paths| paths.validate(object)).unwrap_or_default());
-    let mut warnings = if resource.strategic { Vec::new() } else { warn_about_finalizers(before, object) };
+    let mut warnings = if resource.builtin { Vec::new() } else { warn_about_finalizers(before, object) };
     if causes.iter().any(|cause| HIDES_RULES.contains(&cause.reason)) {
         if resource.schema.has_rules() {
             let why = "some validation rules were not checked because the object was invalid; correct the existing \

@@ -73,7 +73,7 @@ pub fn parse_definition(definition: &Value) -> Result<Vec<Resource>, Vec<Cause>>
         scale: None,
         counts_generation: true,
         requires_revision: true,
-        strategic: false,
+        builtin: false,
         columns: Vec::new(),
         deprecation: None,
         schema: Arc::new(Schema::anything()),
@@ -288,9 +288,10 @@ pub fn builtin_resources() -> Vec<Resource> {
                 resource.renamed = &EVENT_NAMES;
             }
             resource.group.clone_from(&group);
-            resource.strategic = resource.plural != "customresourcedefinitions";
-            resource.counts_generation = !resource.strategic;
-            resource.requires_revision = !resource.strategic;
+            resource.builtin = true;
+            let defines = resource.plural == "customresourcedefinitions";
+            resource.counts_generation = defines;
+            resource.requires_revision = defines;
             resources.push(resource);
         }
     }

@@ -158,9 +158,7 @@ fn group_entry(group: &str, versions: &[String]) -> Value {
 }
 
 fn verbs_of(resource: &Resource) -> [&'static str; 8] {
-    // Only kinds that kubectl has compiled in come with the server, but for definitions themselves.
-    let builtin = resource.strategic || resource.group == "apiextensions.k8s.io";
-    if builtin { VERBS } else { DEFINED_VERBS }
+    if resource.builtin { VERBS } else { DEFINED_VERBS }
 }
 
 fn insert_names(entry: &mut Value, resource: &Resource) {

@@ -41,8 +41,8 @@ pub struct Resource {
     pub counts_generation: bool,
     /// Whether a replacement must say which revision it replaces.
     pub requires_revision: bool,
-    /// Whether kubectl has the kind compiled in and sends strategic merge patches for it.
-    pub strategic: bool,
+    /// Whether the kind comes with the server: clients have it compiled in and send strategic merge patches for it.
+    pub builtin: bool,
     /// What `kubectl get` shows after the name.
     pub columns: Vec<Column>,
     /// What whoever uses this version is told, if it is on its way out.

@@ -461,6 +461,33 @@ async fn a_node_that_comes_as_protobuf_is_kept_with_its_status() {
 }
 
 #[tokio::test]
+async fn definitions_take_strategic_patches_and_what_they_define_does_not() {
+    let api = Api::start("strategic").await;
+    api.define_widgets().await;
+    let patch = |path: String, body: Value| {
+        let api = &api;
+        let kind = "application/strategic-merge-patch+json";
+        async move { api.call_as("admin", "PATCH", &path, kind, body.to_string()).await }
+    };
+    let path = format!("{DEFINITIONS}/widgets.example.org");
+    let (_, before) = api.get(&path).await;
+    let body = json!({"metadata": {"finalizers": ["example.org/x"]}, "spec": {"names": {"shortNames": ["wd"]}}});
+    let (code, patched) = patch(path.clone(), body).await;
+    assert_eq!((code, &patched["spec"]["names"]["shortNames"]), (200, &json!(["wd"])), "{patched}");
+    assert_eq!(patched["spec"]["versions"], before["spec"]["versions"]);
+    // Finalizers are merged; lists of the definition are replaced, so that a version without its schema is refused.
+    let (_, held) = patch(path.clone(), json!({"metadata": {"finalizers": ["example.org/y"]}})).await;
+    let finalizers = held["metadata"]["finalizers"].as_array().unwrap();
+    assert!(["example.org/x", "example.org/y"].iter().all(|one| finalizers.contains(&json!(one))), "{held}");
+    let versions = json!({"spec": {"versions": [{"name": "v1", "served": false}]}});
+    assert_eq!(patch(path.clone(), versions).await.0, 422);
+    let (_, renamed) = patch(path, json!({"spec": {"names": {"shortNames": ["wg"]}}})).await;
+    assert_eq!(renamed["spec"]["names"]["shortNames"], json!(["wg"]));
+    api.call("POST", WIDGETS, widget("w", 1)).await;
+    assert_eq!(patch(format!("{WIDGETS}/w"), json!({"spec": {"size": 2}})).await.0, 415);
+}
+
+#[tokio::test]
 async fn server_side_apply_creates_shares_and_refuses() {
     let api = Api::start("apply").await;
     api.define_widgets().await;

@@ -174,7 +174,7 @@ impl Call<'_> {
         match received.media.as_str() {
             JSON_PATCH => Ok(PatchBody::Json(received.bytes.to_vec())),
             MERGE_PATCH => Ok(PatchBody::Merge(body::json(&received.bytes)?)),
-            STRATEGIC_PATCH if self.resource.strategic => Ok(PatchBody::Strategic(body::json(&received.bytes)?)),
+            STRATEGIC_PATCH if self.resource.builtin => Ok(PatchBody::Strategic(body::json(&received.bytes)?)),
             APPLY_PATCH => {
                 if self.query.get("fieldManager").is_none() {
                     return Err(ApiError::bad_request("fieldManager is required for apply patch"));
