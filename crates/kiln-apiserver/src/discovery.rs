@@ -6,6 +6,8 @@ use crate::registry::Registry;
 use crate::resource::Resource;
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+/// Nobody empties a cluster with one request: namespaces go one by one.
+const NAMESPACE_VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
 /// The real server does not sort those of defined kinds, and kubectl prints them as they come.
 const DEFINED_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
@@ -157,8 +159,13 @@ fn group_entry(group: &str, versions: &[String]) -> Value {
     json!({"name": group, "versions": all, "preferredVersion": versions.first().map(entry)})
 }
 
-fn verbs_of(resource: &Resource) -> [&'static str; 8] {
-    if resource.builtin { VERBS } else { DEFINED_VERBS }
+/// What can be done with objects of a resource.
+pub fn verbs_of(resource: &Resource) -> &'static [&'static str] {
+    match resource.builtin {
+        true if resource.is("", "namespaces") => &NAMESPACE_VERBS,
+        true => &VERBS,
+        false => &DEFINED_VERBS,
+    }
 }
 
 fn insert_names(entry: &mut Value, resource: &Resource) {

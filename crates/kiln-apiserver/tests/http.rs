@@ -419,6 +419,7 @@ async fn bad_requests_are_answered_and_harm_nothing() {
     for (method, path, code) in [
         ("PATCH", CONFIG_MAPS, 405),
         ("POST", "/api", 405),
+        ("DELETE", "/api/v1/namespaces", 405),
         ("GET", "/api/v1/namespaces/default/nothing", 404),
         ("GET", "/api/v1/namespaces/default/namespaces", 404),
         ("GET", "/api/v1/namespaces/default/configmaps/a/scale", 404),
@@ -485,6 +486,26 @@ async fn definitions_take_strategic_patches_and_what_they_define_does_not() {
     assert_eq!(renamed["spec"]["names"]["shortNames"], json!(["wg"]));
     api.call("POST", WIDGETS, widget("w", 1)).await;
     assert_eq!(patch(format!("{WIDGETS}/w"), json!({"spec": {"size": 2}})).await.0, 415);
+}
+
+#[tokio::test]
+async fn namespaces_go_one_by_one() {
+    let api = Api::start("namespaces-verbs").await;
+    let verbs = |list: &Value, named: &str, plural: &str| {
+        let found = list.as_array().unwrap().iter().find(|entry| entry[named] == plural).unwrap();
+        found["verbs"].as_array().unwrap().iter().map(|verb| verb.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let (_, core) = api.get("/api/v1").await;
+    assert_eq!(
+        verbs(&core["resources"], "name", "namespaces"),
+        ["create", "delete", "get", "list", "patch", "update", "watch"]
+    );
+    assert!(verbs(&core["resources"], "name", "configmaps").contains(&"deletecollection".to_owned()));
+    let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}});
+    assert_eq!(api.call("POST", "/api/v1/namespaces", space).await.0, 201);
+    let (code, refused) = api.call("DELETE", "/api/v1/namespaces?labelSelector=a%3Db", Value::Null).await;
+    assert_eq!((code, &refused["reason"]), (405, &json!("MethodNotAllowed")));
+    assert_eq!(api.call("DELETE", "/api/v1/namespaces/a", Value::Null).await.0, 200);
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use super::answer::Answer;
 use super::body::{self, APPLY_PATCH};
 use super::list_body::ListBody;
 use crate::change::{FieldValidation, Part, WriteContext};
+use crate::discovery::verbs_of;
 use crate::duplicates::duplicate_fields;
 use crate::error::ApiError;
 use crate::identity::Identity;
@@ -57,7 +58,11 @@ impl Call<'_> {
         if self.resource.namespaced && self.path.namespace.is_none() && (self.path.name.is_some() || verb == "create") {
             return Err(ApiError::bad_request("an empty namespace may not be set during this operation"));
         }
-        if self.path.subresource.is_some() && !["get", "update", "patch"].contains(&verb) {
+        let verbs = match self.path.subresource {
+            Some(_) => &["get", "update", "patch"],
+            None => verbs_of(self.resource),
+        };
+        if !verbs.contains(&verb) {
             return Err(ApiError::method_not_allowed());
         }
         let name = self.path.name.as_deref().unwrap_or_default();
