@@ -81,6 +81,7 @@ pub fn plan_apply(
         let others = entries.iter().enumerate().filter(|(index, _)| Some(*index) != own);
         let everybody = others.fold(claimed.clone(), |all, (_, entry)| all.union(&entry.fields));
         object = without_abandoned(schema, &object, last, &everybody);
+        put_nulls_back(&mut object, &wanted);
     }
     let comparison = compare(schema, &live, &object);
     let changed = in_part(resource, &comparison.added.union(&comparison.modified), part);
@@ -157,6 +158,18 @@ fn without_abandoned(schema: &Schema, merged: &Value, last: &FieldSet, everybody
     let claimed = take_out(schema, merged, &there.difference(&kept));
     let gone = there.difference(&named(&fields_of(schema, &claimed))).intersection(&last);
     take_out(schema, merged, &gone)
+}
+
+/// A null has no fields by which it could be kept. Whether it may be there is for the schema to say, the first time too.
+fn put_nulls_back(object: &mut Value, wanted: &Value) {
+    let (Value::Object(object), Value::Object(wanted)) = (object, wanted) else { return };
+    for (key, value) in wanted {
+        match object.get_mut(key) {
+            Some(child) => put_nulls_back(child, value),
+            None if value.is_null() => drop(object.insert(key.clone(), Value::Null)),
+            None => {}
+        }
+    }
 }
 
 /// What an apply to this part may change.

@@ -58,6 +58,10 @@ fn mistakes_are_told_in_the_words_of_the_real_server() {
             vec!["spec.size: Invalid value: \"string\": spec.size in body must be of type integer: \"string\""],
         ),
         (
+            json!({"size": 1, "port": null}),
+            vec!["spec.port: Invalid value: \"null\": spec.port in body must be of type integer,string: \"null\""],
+        ),
+        (
             json!({"size": 1, "note": "TOOLONG"}),
             vec![
                 "spec.note: Too long: may not be more than 5 bytes",

@@ -60,7 +60,8 @@ impl Schema {
     }
 
     fn validate_value(&self, value: &Value, before: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
-        if causes.len() >= MOST_CAUSES || (value.is_null() && (self.nullable || self.kind.is_none())) {
+        let has_type = self.int_or_string || self.kind.is_some();
+        if causes.len() >= MOST_CAUSES || (value.is_null() && (self.nullable || !has_type)) {
             return;
         }
         if let Some(expected) = self.type_problem(value) {
