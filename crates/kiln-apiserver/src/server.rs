@@ -13,7 +13,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::admission::Admission;
 use crate::change::{Part, WriteContext};
-use crate::error::ApiError;
+use crate::error::{ApiError, Cause, Named};
 use crate::guard::{Guard, GuardLimits, Settings, YamlReader};
 use crate::health::{CheckResult, Probe, Weight};
 use crate::identity::{ADMINISTRATORS, Identity, IssuedToken, TokenRecord, Tokens, hash, make_token};
@@ -103,6 +103,8 @@ pub struct Outcome {
     pub created: bool,
 }
 
+/// Where namespaces are stored.
+const NAMESPACES: &str = "namespaces";
 /// Namespaces that are there from the beginning.
 const FIRST_NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
@@ -306,17 +308,43 @@ pub(crate) fn system_context() -> WriteContext {
 }
 
 /// What a failed write means to the client.
-pub(crate) fn write_error(error: WriteError, resource: &Resource, namespace: &str, name: &str) -> ApiError {
+pub(crate) fn write_error(error: WriteError, resource: &Resource, name: &str) -> ApiError {
+    let is_namespace = |key: &Key| *key.collection == *NAMESPACES;
     match error {
         WriteError::Exists => ApiError::already_exists(resource.named(name)),
         WriteError::Missing => ApiError::not_found(resource.named(name)),
         WriteError::Conflict { .. } => ApiError::stale(resource.named(name)),
-        WriteError::RequirementMissing => {
-            ApiError::not_found(crate::error::Named { group: "", resource: "namespaces", name: namespace })
+        WriteError::RequirementMissing(key) if is_namespace(&key) => {
+            ApiError::not_found(Named { group: "", resource: NAMESPACES, name: &key.place.name })
         }
+        WriteError::RequirementLeaving(key) if is_namespace(&key) => {
+            namespace_terminating(resource, &key.place.name, name)
+        }
+        // The kind is served no longer.
+        WriteError::RequirementMissing(_) => ApiError::no_such_path(),
+        WriteError::RequirementLeaving(_) => {
+            let message = "create not allowed while custom resource definition is terminating";
+            ApiError::new(405, "MethodNotAllowed", message).about(resource.named(""))
+        }
+        WriteError::NotEmpty => ApiError::stale(resource.named(name)),
         WriteError::Failed(why) => ApiError::internal(why),
         WriteError::Closed => ApiError::new(503, "ServiceUnavailable", "the server is shutting down"),
     }
+}
+
+fn namespace_terminating(resource: &Resource, namespace: &str, name: &str) -> ApiError {
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let mut error = ApiError::forbidden(format!(
+        "{} is forbidden: {why}",
+        ApiError::not_found(resource.named(name)).message.trim_end_matches(" not found")
+    ))
+    .about(resource.named(name));
+    error.details.causes = vec![Cause {
+        reason: "NamespaceTerminating",
+        message: format!("namespace {namespace} is being terminated"),
+        field: "metadata.namespace".into(),
+    }];
+    error
 }
 
 /// Which part of the object a path writes; other subresources are not served.

@@ -107,14 +107,14 @@ pub enum OpenError {
 /// One change. The revision is given by the store.
 #[derive(Debug)]
 pub enum Write {
-    /// The object must not exist; `requires` must (the namespace it goes to).
+    /// The object must not exist; what it `requires` must, and must not be under deletion.
     Create {
         /// Where.
         key: Key,
         /// What.
         draft: Draft,
-        /// What must exist at that moment.
-        requires: Option<Key>,
+        /// What must exist at that moment: the namespace it goes to, the definition of its kind.
+        requires: Vec<Key>,
     },
     /// The object must have this revision.
     Update {
@@ -133,6 +133,8 @@ pub enum Write {
         expected: u64,
         /// The last state.
         draft: Draft,
+        /// A collection that must have no objects at that moment: the one a definition defines.
+        empty: Option<Arc<str>>,
     },
 }
 
@@ -153,7 +155,13 @@ pub enum WriteError {
     },
     /// What it requires does not exist.
     #[error("requires an object that does not exist")]
-    RequirementMissing,
+    RequirementMissing(Key),
+    /// What it requires is under deletion: who empties it must not meet anything new.
+    #[error("requires an object that is under deletion")]
+    RequirementLeaving(Key),
+    /// The collection that must be empty is not.
+    #[error("has objects")]
+    NotEmpty,
     /// The disk or SQLite refused; nothing of it was kept.
     #[error("the database refused the transaction: {0}")]
     Failed(String),

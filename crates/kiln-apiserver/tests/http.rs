@@ -12,6 +12,8 @@
 #[path = "support/api.rs"]
 mod api;
 
+use std::time::Duration;
+
 use api::{Api, CONFIG_MAPS, DEFINITIONS, WIDGETS, config_map, widget};
 use axum::body::Body;
 use axum::http::Request;
@@ -300,6 +302,64 @@ async fn namespaces_and_definitions_take_their_objects_with_them() {
     assert_eq!(api.get(WIDGETS).await.1["message"], "the server could not find the requested resource");
     api.define_widgets().await;
     assert_eq!(api.get(WIDGETS).await.1["items"], json!([]));
+}
+
+#[tokio::test]
+async fn nothing_is_created_while_its_definition_leaves() {
+    let api = Api::start("leaving-definition").await;
+    api.define_widgets().await;
+    let mut held = widget("held", 1);
+    held["metadata"]["finalizers"] = json!(["example.org/a"]);
+    api.call("POST", WIDGETS, held).await;
+    api.call("DELETE", &format!("{DEFINITIONS}/widgets.example.org"), Value::Null).await;
+    let refusal = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "create not allowed while custom resource definition is terminating", "reason": "MethodNotAllowed",
+        "code": 405, "details": {"group": "example.org", "kind": "widgets"}});
+    assert_eq!(api.call("POST", WIDGETS, widget("late", 1)).await, (405, refusal.clone()));
+    assert_eq!(api.call("POST", &format!("{WIDGETS}?dryRun=All"), widget("late", 1)).await, (405, refusal.clone()));
+    assert_eq!(api.apply(&format!("{WIDGETS}/late"), "m", &widget("late", 1)).await, (405, refusal));
+    // What is there can be changed, as its finalizers must be taken away by somebody.
+    let path = format!("{WIDGETS}/held");
+    assert_eq!(api.call("PATCH", &path, json!({"spec": {"size": 2}})).await.0, 200);
+    api.call("PATCH", &path, json!({"metadata": {"finalizers": null}})).await;
+    api.until_gone(&format!("{DEFINITIONS}/widgets.example.org")).await;
+    api.until_gone(WIDGETS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_object_outlives_its_namespace_or_definition_however_they_race() {
+    let api = Api::start("orphans").await;
+    for round in 0..20 {
+        let namespace = format!("n{round}");
+        api.call("POST", "/api/v1/namespaces", json!({"metadata": {"name": namespace}})).await;
+        api.define_widgets().await;
+        let create = async |writer: usize| {
+            for index in 0..50 {
+                let name = format!("c{writer}-{index}");
+                let maps = format!("/api/v1/namespaces/{namespace}/configmaps");
+                let (map, thing) = tokio::join!(
+                    api.call("POST", &maps, config_map(&name)),
+                    api.call("POST", WIDGETS, widget(&name, 1))
+                );
+                if map.0 != 201 && thing.0 != 201 {
+                    return;
+                }
+            }
+        };
+        let delete = async || {
+            // A moment that differs from round to round: with and without objects.
+            tokio::time::sleep(Duration::from_micros(round * 150)).await;
+            let (namespace, definition) =
+                (format!("/api/v1/namespaces/{namespace}"), format!("{DEFINITIONS}/widgets.example.org"));
+            tokio::join!(api.call("DELETE", &namespace, Value::Null), api.call("DELETE", &definition, Value::Null));
+            api.until_gone(&namespace).await;
+            api.until_gone(&definition).await;
+        };
+        tokio::join!(create(0), create(1), create(2), create(3), delete());
+        let snapshot = api.server.snapshot();
+        let orphans = snapshot.list("configmaps", Some(&namespace), None).count();
+        assert_eq!((orphans, snapshot.count("widgets.example.org")), (0, 0), "round {round}");
+    }
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ async fn write_for_ever(store: Arc<Store>, writer: usize) {
         let draft = Draft::new(&json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": name}, "text": text}));
         let known = store.snapshot().get(&key(&name)).map(|stored| stored.revision);
         let write = match known {
-            None => Write::Create { key: key(&name), draft, requires: None },
+            None => Write::Create { key: key(&name), draft, requires: Vec::new() },
             Some(expected) => Write::Update { key: key(&name), expected, draft },
         };
         let revision = store.write(write).await.unwrap().revision;

@@ -95,7 +95,9 @@ mod tests {
             let name = format!("n{number}");
             let object = serde_json::json!({"metadata": {"name": name}, "data": "x".repeat(number * 250)});
             let key = Key::new(&"things".into(), "ns", &name);
-            items.push(store.write(Write::Create { key, draft: Draft::new(&object), requires: None }).await.unwrap());
+            items.push(
+                store.write(Write::Create { key, draft: Draft::new(&object), requires: Vec::new() }).await.unwrap(),
+            );
         }
         for count in [0, 1, 2, 40] {
             let body = ListBody::new("{\"items\":[".into(), items[..count].to_vec());

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Outcome, Server, Written, write_error};
+use super::{NAMESPACES, Outcome, Server, Written, write_error};
 use crate::change::{NewPlace, Part, WriteContext, plan_create};
-use crate::error::{ApiError, Cause};
+use crate::error::ApiError;
+use crate::registry::DEFINITIONS;
 use crate::resource::Resource;
 use crate::store::{Draft, Key, Write, WriteError};
 
@@ -32,6 +33,7 @@ impl Server {
     /// Creates an object.
     pub async fn create(&self, request: CreateRequest<'_>) -> Result<Outcome, ApiError> {
         let CreateRequest { resource, namespace, mut body, dry_run, context } = request;
+        let requires = self.requirements(resource, namespace);
         let generated = body["metadata"]["name"].as_str().unwrap_or_default().is_empty();
         for attempt in 1.. {
             let (uid, suffix) = (uuid::Uuid::new_v4().to_string(), random_suffix());
@@ -40,7 +42,9 @@ impl Server {
             let given = if generated { body.clone() } else { std::mem::take(&mut body) };
             let mut planned = plan_create(resource, given, place, &context)?;
             let name = planned.object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            let requires = self.check_namespace(resource, namespace, &name)?;
+            // Asked now for the sake of the answer, and again by the store at the moment it counts.
+            let refused = |error| write_error(error, resource, &name);
+            self.store.snapshot().require(&requires).map_err(refused)?;
             self.admit(resource, None, Part::Main, &mut planned, (&context, dry_run))?;
             let key = self.key(resource, namespace, &name);
             if dry_run {
@@ -53,10 +57,11 @@ impl Server {
                     created: true,
                 });
             }
-            let write = Write::Create { key, draft: Draft::new(&resource.stored(&planned.object)), requires };
+            let write =
+                Write::Create { key, draft: Draft::new(&resource.stored(&planned.object)), requires: requires.clone() };
             match self.store.write(write).await {
                 Err(WriteError::Exists) if generated && attempt < TRIES => {}
-                Err(error) => return Err(write_error(error, resource, namespace, &name)),
+                Err(error) => return Err(write_error(error, resource, &name)),
                 Ok(stored) => {
                     self.after_write(&resource.collection, &stored);
                     return Ok(Outcome { object: Written::Stored(stored), warnings: planned.warnings, created: true });
@@ -66,27 +71,18 @@ impl Server {
         Err(ApiError::internal("no free name was found"))
     }
 
-    /// The namespace that must exist, and must not be on its way out.
-    fn check_namespace(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Option<Key>, ApiError> {
-        if !resource.namespaced {
-            return Ok(None);
+    /// What must exist, and must not be on its way out, when the object is written: its namespace, and the definition of
+    /// a kind that has one.
+    fn requirements(&self, resource: &Resource, namespace: &str) -> Vec<Key> {
+        let mut requires = Vec::new();
+        // The definition first, as a real server does.
+        if !self.registry().is_builtin(&resource.collection) {
+            requires.push(Key::new(&Arc::from(DEFINITIONS), "", &resource.collection));
         }
-        let key = Key::new(&Arc::from("namespaces"), "", namespace);
-        if self.store.snapshot().get(&key).is_some_and(|stored| stored.index.deleting) {
-            let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
-            let mut error = ApiError::forbidden(format!(
-                "{} is forbidden: {why}",
-                ApiError::not_found(resource.named(name)).message.trim_end_matches(" not found")
-            ))
-            .about(resource.named(name));
-            error.details.causes = vec![Cause {
-                reason: "NamespaceTerminating",
-                message: format!("namespace {namespace} is being terminated"),
-                field: "metadata.namespace".into(),
-            }];
-            return Err(error);
+        if resource.namespaced {
+            requires.push(Key::new(&Arc::from(NAMESPACES), "", namespace));
         }
-        Ok(Some(key))
+        requires
     }
 }
 

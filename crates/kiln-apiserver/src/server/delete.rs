@@ -114,13 +114,15 @@ impl Server {
             let last = if goes && !stored.index.deleting { &before } else { &object };
             let (key, draft) = (self.key(resource, namespace, name), Draft::new(&resource.stored(last)));
             let write = if goes {
-                Write::Delete { key, expected: stored.revision, draft }
+                // An object that came since the look at the definition would be an orphan.
+                let empty = (*resource.collection == *DEFINITIONS).then(|| Arc::clone(&stored.place.name));
+                Write::Delete { key, expected: stored.revision, draft, empty }
             } else {
                 Write::Update { key, expected: stored.revision, draft }
             };
             match self.store.write(write).await {
-                Err(WriteError::Conflict { .. }) => {}
-                Err(error) => return Err(write_error(error, resource, namespace, name)),
+                Err(WriteError::Conflict { .. } | WriteError::NotEmpty) => {}
+                Err(error) => return Err(write_error(error, resource, name)),
                 Ok(written) => {
                     self.after_write(&resource.collection, &written);
                     self.wake_janitor();

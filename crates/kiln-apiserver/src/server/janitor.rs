@@ -80,7 +80,7 @@ impl Server {
         if left == 0
             && let Some(resource) = registry.find("", "v1", "namespaces")
         {
-            // Nothing new comes in: creation looks at the mark.
+            // Nothing new came in since the mark: the store itself refuses that.
             self.edit(resource, "", namespace, &|object| object["spec"] = serde_json::json!({})).await?;
         }
         Ok(())
@@ -243,7 +243,7 @@ impl Server {
             }
             let (key, draft, expected) = (key.clone(), Draft::new(&object), stored.revision);
             let write = if may_go(&object) {
-                Write::Delete { key, expected, draft }
+                Write::Delete { key, expected, draft, empty: None }
             } else {
                 Write::Update { key, expected, draft }
             };
@@ -256,7 +256,7 @@ impl Server {
                 }
                 Err(WriteError::Conflict { .. }) => {}
                 Err(WriteError::Missing) => return Ok(()),
-                Err(error) => return Err(super::write_error(error, resource, namespace, name)),
+                Err(error) => return Err(super::write_error(error, resource, name)),
             }
         }
     }

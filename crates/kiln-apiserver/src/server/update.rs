@@ -95,7 +95,7 @@ impl Server {
             self.admit(resource, Some(&before), *part, &mut planned, (&request.context, request.dry_run))?;
             match self.commit(request, &stored, &before, planned.object).await {
                 Err(WriteError::Conflict { .. }) if !once && attempt < TRIES => {}
-                Err(error) => return Err(write_error(error, resource, namespace, name)),
+                Err(error) => return Err(write_error(error, resource, name)),
                 Ok(object) => return Ok(Outcome { object, warnings: planned.warnings, created: false }),
             }
         }
@@ -124,7 +124,7 @@ impl Server {
             self.admit(resource, Some(&before), *part, &mut planned, (&request.context, request.dry_run))?;
             match self.commit(&request, &stored, &before, planned.object).await {
                 Err(WriteError::Conflict { .. }) if !has_revision(&wanted) && attempt < TRIES => {}
-                Err(error) => return Err(write_error(error, resource, namespace, name)),
+                Err(error) => return Err(write_error(error, resource, name)),
                 Ok(object) => return Ok(Outcome { object, warnings: planned.warnings, created: false }),
             }
         }
@@ -168,7 +168,7 @@ impl Server {
         let draft = Draft::new(&request.resource.stored(&object));
         let expected = stored.revision;
         let write = if may_go(&object) {
-            Write::Delete { key, expected, draft }
+            Write::Delete { key, expected, draft, empty: None }
         } else {
             Write::Update { key, expected, draft }
         };

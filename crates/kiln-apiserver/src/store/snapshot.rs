@@ -7,7 +7,7 @@ use bytes::Bytes;
 use rpds::RedBlackTreeMapSync;
 use serde_json::Value;
 
-use super::Index;
+use super::{Index, WriteError};
 use crate::packed::Packed;
 
 /// Where an object is. Cluster-wide objects have an empty namespace.
@@ -79,6 +79,18 @@ impl Snapshot {
     /// One object.
     pub fn get(&self, key: &Key) -> Option<&Arc<Stored>> {
         self.collections.get(&key.collection)?.get(&key.place)
+    }
+
+    /// Whether all of these exist and none is under deletion; otherwise the first that is in the way.
+    pub fn require(&self, keys: &[Key]) -> Result<(), WriteError> {
+        for key in keys {
+            match self.get(key) {
+                None => return Err(WriteError::RequirementMissing(key.clone())),
+                Some(stored) if stored.index.deleting => return Err(WriteError::RequirementLeaving(key.clone())),
+                Some(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// The objects of a collection in order, in one namespace or in all, beginning after `after`.

@@ -29,13 +29,15 @@ fn open(folder: &TempDir) -> Store {
 async fn acknowledged_writes_are_there_after_opening_again_and_revisions_go_on() {
     let folder = TempDir::new("store");
     let store = open(&folder);
-    let first = store.write(Write::Create { key: key("a"), draft: object("a", 1), requires: None }).await.unwrap();
+    let first =
+        store.write(Write::Create { key: key("a"), draft: object("a", 1), requires: Vec::new() }).await.unwrap();
     let second =
         store.write(Write::Update { key: key("a"), expected: first.revision, draft: object("a", 2) }).await.unwrap();
     assert_eq!(second.revision, first.revision + 1);
-    store.write(Write::Create { key: key("b"), draft: object("b", 1), requires: None }).await.unwrap();
+    store.write(Write::Create { key: key("b"), draft: object("b", 1), requires: Vec::new() }).await.unwrap();
     let b = store.snapshot().get(&key("b")).unwrap().revision;
-    let gone = store.write(Write::Delete { key: key("b"), expected: b, draft: object("b", 1) }).await.unwrap();
+    let gone =
+        store.write(Write::Delete { key: key("b"), expected: b, draft: object("b", 1), empty: None }).await.unwrap();
     store.close().await;
     let store = open(&folder);
     let snapshot = store.snapshot();
@@ -50,15 +52,43 @@ async fn acknowledged_writes_are_there_after_opening_again_and_revisions_go_on()
 async fn writes_on_another_state_than_expected_are_refused() {
     let folder = TempDir::new("store");
     let store = open(&folder);
-    let stored = store.write(Write::Create { key: key("a"), draft: object("a", 1), requires: None }).await.unwrap();
-    let again = store.write(Write::Create { key: key("a"), draft: object("a", 1), requires: None }).await;
+    let stored =
+        store.write(Write::Create { key: key("a"), draft: object("a", 1), requires: Vec::new() }).await.unwrap();
+    let again = store.write(Write::Create { key: key("a"), draft: object("a", 1), requires: Vec::new() }).await;
     assert_eq!(again.unwrap_err(), WriteError::Exists);
     let stale = store.write(Write::Update { key: key("a"), expected: 1, draft: object("a", 2) }).await;
     assert_eq!(stale.unwrap_err(), WriteError::Conflict { current: stored.revision });
-    let missing = store.write(Write::Delete { key: key("b"), expected: 1, draft: object("b", 2) }).await;
+    let missing = store.write(Write::Delete { key: key("b"), expected: 1, draft: object("b", 2), empty: None }).await;
     assert_eq!(missing.unwrap_err(), WriteError::Missing);
-    let homeless = Write::Create { key: key("c"), draft: object("c", 1), requires: Some(key("nowhere")) };
-    assert_eq!(store.write(homeless).await.unwrap_err(), WriteError::RequirementMissing);
+    let homeless = Write::Create { key: key("c"), draft: object("c", 1), requires: vec![key("a"), key("nowhere")] };
+    assert_eq!(store.write(homeless).await.unwrap_err(), WriteError::RequirementMissing(key("nowhere")));
+}
+
+#[tokio::test]
+async fn nothing_comes_where_something_leaves_and_nothing_leaves_that_must_be_empty() {
+    let folder = TempDir::new("store");
+    let store = open(&folder);
+    let home = Key::new(&"homes".into(), "", "h");
+    let create = |key: Key, requires: Vec<Key>| Write::Create { key, draft: object("x", 1), requires };
+    let stored = store.write(create(home.clone(), Vec::new())).await.unwrap();
+    store.write(create(key("a"), vec![home.clone()])).await.unwrap();
+    let leave = |expected: u64, empty: Option<&str>| Write::Delete {
+        key: home.clone(),
+        expected,
+        draft: object("h", 1),
+        empty: empty.map(Arc::from),
+    };
+    let held = store.write(leave(stored.revision, Some("things"))).await;
+    assert_eq!(held.unwrap_err(), WriteError::NotEmpty);
+    let marked = Draft::new(&json!({"metadata": {"name": "h", "deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    let write = Write::Update { key: home.clone(), expected: stored.revision, draft: marked };
+    // Sent together, so that they share a transaction: the mark counts from the next write on.
+    let (marked, late) = tokio::join!(store.write(write), store.write(create(key("b"), vec![home.clone()])));
+    assert_eq!(late.unwrap_err(), WriteError::RequirementLeaving(home.clone()));
+    assert!(store.snapshot().get(&key("b")).is_none());
+    store.write(leave(marked.unwrap().revision, Some("nothing"))).await.unwrap();
+    let homeless = store.write(create(key("b"), vec![home.clone()])).await;
+    assert_eq!(homeless.unwrap_err(), WriteError::RequirementMissing(home));
 }
 
 #[tokio::test]
@@ -78,7 +108,7 @@ async fn a_log_forgets_by_count_and_says_so_and_a_quiet_one_does_not() {
     let start = store.snapshot().revision;
     for index in 0..5 {
         let name = format!("n{index}");
-        store.write(Write::Create { key: key(&name), draft: object(&name, 1), requires: None }).await.unwrap();
+        store.write(Write::Create { key: key(&name), draft: object(&name, 1), requires: Vec::new() }).await.unwrap();
     }
     let log = store.log("things");
     assert_eq!(log.read_after(start, 10).unwrap_err(), Expired);
@@ -98,7 +128,7 @@ async fn many_writers_share_transactions_and_each_gets_its_own_revision() {
             let mut revisions = Vec::new();
             for index in 0..20 {
                 let name = format!("w{writer}-{index}");
-                let write = Write::Create { key: key(&name), draft: object(&name, 1), requires: None };
+                let write = Write::Create { key: key(&name), draft: object(&name, 1), requires: Vec::new() };
                 revisions.push(store.write(write).await.unwrap().revision);
             }
             revisions
@@ -159,8 +189,8 @@ async fn secrets_are_sealed_opened_and_sealed_anew_and_a_wrong_key_opens_nothing
     let draft =
         Draft::new(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": "hunter2"}));
     let store = open(&folder);
-    let stored = store.write(Write::Create { key: secret.clone(), draft, requires: None }).await.unwrap();
-    store.write(Write::Create { key: key("a"), draft: object("a", 1), requires: None }).await.unwrap();
+    let stored = store.write(Write::Create { key: secret.clone(), draft, requires: Vec::new() }).await.unwrap();
+    store.write(Write::Create { key: key("a"), draft: object("a", 1), requires: Vec::new() }).await.unwrap();
     store.close().await;
     let readable = || {
         let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
@@ -215,7 +245,7 @@ async fn a_sealed_row_moved_to_another_name_is_refused() {
     let secrecy = sealed_with("k", None, &keys);
     let (store, _) = Store::open_sealed(folder.path(), StoreLimits::default(), Some(&secrecy)).unwrap();
     let secret = Key::new(&"secrets".into(), "ns", "mine");
-    store.write(Write::Create { key: secret, draft: object("mine", 1), requires: None }).await.unwrap();
+    store.write(Write::Create { key: secret, draft: object("mine", 1), requires: Vec::new() }).await.unwrap();
     store.close().await;
     let connection = rusqlite::Connection::open(folder.path().join("store.db")).unwrap();
     connection.execute("UPDATE objects SET name = 'yours'", []).unwrap();
@@ -261,7 +291,7 @@ async fn the_write_ahead_log_stays_small_however_much_is_written() {
         let draft = Draft::new(&json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "a"}, "text": text,
             "number": number}));
         let write = match number {
-            0 => Write::Create { key: key("a"), draft, requires: None },
+            0 => Write::Create { key: key("a"), draft, requires: Vec::new() },
             _ => Write::Update { key: key("a"), expected: revision, draft },
         };
         revision = store.write(write).await.unwrap().revision;

@@ -215,17 +215,18 @@ fn decide(state: &Snapshot, samples: &mut Samples, write: Write) -> Result<Chang
             if state.get(&key).is_some() {
                 return Err(WriteError::Exists);
             }
-            if requires.is_some_and(|required| state.get(&required).is_none()) {
-                return Err(WriteError::RequirementMissing);
-            }
+            state.require(&requires)?;
             (key, EventKind::Added, draft, None)
         }
         Write::Update { key, expected, draft } => {
             let previous = current(&key, expected)?;
             (key, EventKind::Modified, draft, Some(previous))
         }
-        Write::Delete { key, expected, draft } => {
+        Write::Delete { key, expected, draft, empty } => {
             let previous = current(&key, expected)?;
+            if empty.is_some_and(|collection| state.count(&collection) > 0) {
+                return Err(WriteError::NotEmpty);
+            }
             (key, EventKind::Deleted, draft, Some(previous))
         }
     };

@@ -20,7 +20,8 @@ fn draft(name: &str, text: &str) -> Draft {
 }
 
 async fn put(store: &Store, collection: &str, name: &str) -> u64 {
-    let write = Write::Create { key: key(collection, name), draft: draft(name, "plain hunter2 text"), requires: None };
+    let write =
+        Write::Create { key: key(collection, name), draft: draft(name, "plain hunter2 text"), requires: Vec::new() };
     store.write(write).await.unwrap().revision
 }
 
