@@ -29,6 +29,7 @@ mod answer;
 mod body;
 mod list_body;
 mod objects;
+mod restore;
 mod tokens;
 
 /// The version of the API that is spoken, for clients that warn about differences.
@@ -91,6 +92,10 @@ async fn answer(
         record.writes = request.method() != Method::GET;
         return tokens::answer(server, id.as_deref(), request).await;
     }
+    if route == Route::Restore {
+        record.writes = true;
+        return restore::answer(server, request.method(), query).await;
+    }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return Err(ApiError::method_not_allowed());
     }
@@ -133,8 +138,8 @@ fn answer_path(server: &Server, route: Route, form: Form) -> Result<Answer, ApiE
         (Route::Version, _) => version(),
         (Route::Metrics, _) => return Ok(Answer::text(200, server.render_metrics())),
         (Route::Index, _) => json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2",
-            "/openapi/v3", "/readyz", "/tokens", "/version"]}),
-        (Route::Health | Route::OpenApiV2 | Route::Tokens(_) | Route::Objects(_), _) => {
+            "/openapi/v3", "/readyz", "/restore", "/tokens", "/version"]}),
+        (Route::Health | Route::OpenApiV2 | Route::Tokens(_) | Route::Restore | Route::Objects(_), _) => {
             return Err(ApiError::no_such_path());
         }
     };

@@ -94,6 +94,11 @@ impl Tokens {
         self.0.extend(more.0);
     }
 
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&TokenHash, &TokenRecord)> {
+        self.0.iter()
+    }
+
     /// Whose token this is, unless it has expired.
     pub fn find(&self, token: &str, now: OffsetDateTime) -> Option<&Identity> {
         let record = self.0.get(&hash(token))?;
@@ -134,6 +139,16 @@ impl TokenTable {
         self.0.rcu(|known| {
             let mut next = Tokens::clone(known);
             next.0.remove(hash);
+            Arc::new(next)
+        });
+    }
+
+    /// Those that were issued are these from now on; those that were only made known stay.
+    pub(crate) fn replace_issued(&self, issued: Tokens) {
+        self.0.rcu(|known| {
+            let given = known.0.iter().filter(|(_, record)| record.id.is_empty());
+            let mut next = Tokens(given.map(|(hash, record)| (*hash, record.clone())).collect());
+            next.extend(issued.clone());
             Arc::new(next)
         });
     }

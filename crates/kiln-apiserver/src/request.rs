@@ -33,6 +33,8 @@ pub enum Route {
     OpenApi(String, String),
     /// `/tokens`, or the one of an id.
     Tokens(Option<String>),
+    /// `/restore`.
+    Restore,
     /// Objects of a resource.
     Objects(ObjectPath),
 }
@@ -66,6 +68,7 @@ pub fn parse_path(path: &str) -> Option<Route> {
         ["healthz" | "livez" | "readyz", ..] => Some(Route::Health),
         ["metrics"] => Some(Route::Metrics),
         ["version"] => Some(Route::Version),
+        ["restore"] => Some(Route::Restore),
         ["tokens"] => Some(Route::Tokens(None)),
         ["tokens", id] => Some(Route::Tokens(Some((*id).into()))),
         ["api"] => Some(Route::CoreVersions),

@@ -27,6 +27,7 @@ mod create;
 mod delete;
 mod janitor;
 mod list;
+mod restore;
 mod scale;
 mod update;
 mod watch_stream;
@@ -80,6 +81,10 @@ pub struct Server {
     /// One body of YAML at a time: what aliases make of it may be large.
     pub(crate) yaml_turn: Semaphore,
     janitor: Notify,
+    /// Held by whoever changes tokens, on the disk and then in the table.
+    tokens_turn: tokio::sync::Mutex<()>,
+    /// How often a backup was restored.
+    restores: watch::Sender<u64>,
     stopping: watch::Sender<bool>,
 }
 
@@ -130,6 +135,8 @@ impl Server {
             yaml,
             yaml_turn: Semaphore::new(1),
             janitor: Notify::new(),
+            tokens_turn: tokio::sync::Mutex::new(()),
+            restores: watch::Sender::new(0),
             stopping: watch::Sender::new(false),
         });
         for name in FIRST_NAMESPACES {
@@ -172,6 +179,7 @@ impl Server {
         let now = OffsetDateTime::now_utc().replace_nanosecond(0).unwrap_or_else(|_| OffsetDateTime::now_utc());
         let token = make_token(identity, now, lifetime.map(|lifetime| now + lifetime))
             .ok_or_else(|| WriteError::Failed("the system gives no random numbers".into()))?;
+        let _turn = self.tokens_turn.lock().await;
         self.store.put_token(hash(&token.text), token.record.clone()).await?;
         self.guard.tokens.insert(hash(&token.text), &token.record);
         Ok(token)
@@ -179,6 +187,7 @@ impl Server {
 
     /// Makes a token useless; false when there is none of that id.
     pub async fn revoke_token(&self, id: &str) -> Result<bool, WriteError> {
+        let _turn = self.tokens_turn.lock().await;
         let Some(hash) = self.guard.tokens.hash_of(id) else { return Ok(false) };
         // Refused from now on, and after the disk has it also after a restart.
         self.guard.tokens.remove(&hash);
@@ -248,6 +257,11 @@ impl Server {
         self.stopping.subscribe()
     }
 
+    /// Changes whenever a backup was restored: what was made at the start may be gone, or an older one.
+    pub fn restores(&self) -> watch::Receiver<u64> {
+        self.restores.subscribe()
+    }
+
     pub(crate) fn key(&self, resource: &Resource, namespace: &str, name: &str) -> Key {
         Key::new(&resource.collection, if resource.namespaced { namespace } else { "" }, name)
     }
@@ -261,12 +275,16 @@ impl Server {
     /// What must follow a write: new definitions are served, the janitor looks for work.
     fn after_write(&self, collection: &str, stored: &Stored) {
         if collection == DEFINITIONS {
-            let _one = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
-            self.registry.store(Arc::new(self.registry().updated(&self.store.snapshot())));
+            self.refresh_registry();
         }
         if stored.index.deleting || !stored.index.owners.is_empty() {
             self.janitor.notify_one();
         }
+    }
+
+    fn refresh_registry(&self) {
+        let _one = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.registry.store(Arc::new(self.registry().updated(&self.store.snapshot())));
     }
 
     async fn ensure_namespace(&self, name: &str) {

@@ -33,6 +33,7 @@ mod event_log;
 mod folding;
 mod index;
 mod migrations;
+pub mod restore;
 mod sealing;
 mod snapshot;
 mod writer;
@@ -225,6 +226,9 @@ pub struct Store {
     logs: Arc<EventLogs>,
     commands: mpsc::Sender<Command>,
     figures: Arc<StoreFigures>,
+    /// Where the database is, and how it is unsealed: a backup is put there.
+    folder: PathBuf,
+    secrecy: Option<Secrecy>,
 }
 
 /// Writes that may wait for the writer; a client beyond that waits before its request is accepted.
@@ -260,7 +264,8 @@ impl Store {
             .name("store".into())
             .spawn(move || writer.run())
             .map_err(|source| OpenError::File { path: folder.to_owned(), source })?;
-        Ok((Store { snapshot, logs, commands, figures }, tokens))
+        let (folder, secrecy) = (folder.to_owned(), secrecy.cloned());
+        Ok((Store { snapshot, logs, commands, figures, folder, secrecy }, tokens))
     }
 
     /// What was counted.

@@ -76,7 +76,7 @@ enum Command {
     Crds(crds::CrdsArgs),
     /// Write everything a hub keeps into one file, also while it runs
     Backup(backup::BackupArgs),
-    /// Put a backup into the data folder of a hub that does not run
+    /// Put a backup back: into a running hub, or into the data folder of one that does not run
     Restore(restore::RestoreArgs),
     /// Show every host of a hub and where it stands, or one host with all that is known
     Status(status::StatusArgs),

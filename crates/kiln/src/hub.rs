@@ -167,6 +167,8 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
     let mut tasks = Tasks::default();
     let approver = Approver { endpoint: pools.endpoint.clone(), ..approver(&server) };
     let behind = &background.handle;
+    let restores = (server.restores(), server.stopping());
+    tasks.spawn_on(behind, "definitions", definitions::follow(client, config.install_definitions, restores));
     tasks.spawn_on(behind, "garbage collection", Arc::clone(&server).run_janitor());
     tasks.spawn_on(behind, "rules", rules.follow(Arc::clone(&server)));
     let following = approver.following();

@@ -13,7 +13,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use time::OffsetDateTime;
 
 use super::database::{lock, prepare, put_revision, read_revision};
 use super::migrations::format_of;
+use super::restore::HANDED_OVER;
 use super::{OpenError, temporary_beside};
 use crate::timestamp::render_timestamp;
 
@@ -35,7 +36,7 @@ const LONGEST_MANIFEST: u64 = 64 << 10;
 pub const GAP: u64 = 1 << 32;
 
 /// No hub comes this far, at a million writes in a second.
-const HIGHEST: u64 = 1 << 62;
+pub(super) const HIGHEST: u64 = 1 << 62;
 
 const STORE: &str = "store.db";
 const AUTHORITY: [&str; 2] = ["ca.crt", "ca.key"];
@@ -168,7 +169,7 @@ pub fn write_backup(folder: &Path, target: &Path, authority: WithAuthority) -> R
     }
     let mut parts = Vec::new();
     for (name, path) in &sources {
-        let (bytes, sha256) = hash_file(path)?;
+        let (bytes, sha256) = hash_file(path).map_err(|error| file_error(path, error))?;
         parts.push(Part { name: (*name).to_owned(), bytes, sha256 });
     }
     let created = render_timestamp(OffsetDateTime::now_utc());
@@ -221,9 +222,7 @@ pub fn restore_backup(
         unpack(source, &mut input, part, &path.0)?;
         unpacked.push((part.name.as_str(), path));
     }
-    if input.read(&mut [0]).map_err(|error| file_error(source, error))? > 0 {
-        return Err(BackupError::Damaged { path: source.to_owned(), part: "what follows the last part".into() });
-    }
+    check_end(source, &mut input)?;
     let find = |name: &str| unpacked.iter().find(|(known, _)| *known == name).map(|(_, path)| &path.0);
     let Some(new_store) = find(STORE) else { return Err(unreadable(source, "it has no store.db")) };
     let store = folder.join(STORE);
@@ -249,6 +248,43 @@ pub fn restore_backup(
     }
     sync_folder(&store);
     Ok((manifest, revision))
+}
+
+/// Puts the database of a backup where the hub that serves `folder` looks for it when it is asked to restore. Every byte
+/// was checked against the manifest before. The file goes when the second value is dropped, unless the hub was faster.
+pub fn hand_over(source: &Path, folder: &Path) -> Result<(Manifest, HandedOver), BackupError> {
+    let (manifest, mut input) = open_backup(source)?;
+    let path = folder.join(HANDED_OVER);
+    let copy = Temporary(temporary_beside(&path, "restored"));
+    let mut sha256 = None;
+    for part in &manifest.parts {
+        if part.name == STORE {
+            unpack(source, &mut input, part, &copy.0)?;
+            sha256 = Some(part.sha256.clone());
+        } else {
+            let read = copy_hashed(&mut (&mut input).take(part.bytes), &mut io::sink());
+            let (bytes, sha256) = read.map_err(|error| file_error(source, error))?;
+            check(source, part, bytes, &sha256)?;
+        }
+    }
+    check_end(source, &mut input)?;
+    let Some(sha256) = sha256 else { return Err(unreadable(source, "it has no store.db")) };
+    // The hub reads it, and may be another user than who restores.
+    let owner = fs::metadata(folder).map_err(|error| file_error(folder, error))?;
+    let own = fs::metadata(&copy.0).map_err(|error| file_error(&copy.0, error))?;
+    if (owner.uid(), owner.gid()) != (own.uid(), own.gid()) {
+        chown(&copy.0, Some(owner.uid()), Some(owner.gid())).map_err(|error| file_error(&copy.0, error))?;
+    }
+    rename(&copy.0, &path)?;
+    Ok((manifest, HandedOver { sha256, _file: Temporary(path) }))
+}
+
+/// The database of a backup where a hub finds it.
+#[derive(Debug)]
+pub struct HandedOver {
+    /// What it hashes to: the hub takes no other.
+    pub sha256: String,
+    _file: Temporary,
 }
 
 impl Manifest {
@@ -300,6 +336,7 @@ impl Manifest {
 }
 
 /// A file that is removed unless it was renamed.
+#[derive(Debug)]
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {
@@ -342,10 +379,22 @@ fn unpack(source: &Path, input: &mut impl Read, part: &Part, target: &Path) -> R
     let mut output = create_private(target)?;
     let (bytes, sha256) =
         copy_hashed(&mut input.take(part.bytes), &mut output).map_err(|error| file_error(target, error))?;
-    if bytes != part.bytes || sha256 != part.sha256 {
-        return Err(BackupError::Damaged { path: source.to_owned(), part: part.name.clone() });
-    }
+    check(source, part, bytes, &sha256)?;
     output.sync_all().map_err(|error| file_error(target, error))
+}
+
+fn check(source: &Path, part: &Part, bytes: u64, sha256: &str) -> Result<(), BackupError> {
+    match bytes == part.bytes && sha256 == part.sha256 {
+        true => Ok(()),
+        false => Err(BackupError::Damaged { path: source.to_owned(), part: part.name.clone() }),
+    }
+}
+
+fn check_end(source: &Path, input: &mut impl Read) -> Result<(), BackupError> {
+    match input.read(&mut [0]).map_err(|error| file_error(source, error))? {
+        0 => Ok(()),
+        _ => Err(BackupError::Damaged { path: source.to_owned(), part: "what follows the last part".into() }),
+    }
 }
 
 /// Folds the old write-ahead log away, which must not meet the new database. Gives the old revision.
@@ -402,8 +451,9 @@ fn is_empty(folder: &Path) -> Result<bool, BackupError> {
     Ok(true)
 }
 
-fn hash_file(path: &Path) -> Result<(u64, String), BackupError> {
-    copy_hashed(&mut open(path)?, &mut io::sink()).map_err(|error| file_error(path, error))
+/// How many bytes a file has, and what they hash to.
+pub(super) fn hash_file(path: &Path) -> io::Result<(u64, String)> {
+    copy_hashed(&mut File::open(path)?, &mut io::sink())
 }
 
 fn copy_hashed(input: &mut impl Read, output: &mut impl Write) -> io::Result<(u64, String)> {

@@ -15,6 +15,7 @@ use time::OffsetDateTime;
 
 use super::folding::Folding;
 use super::migrations::{FORMAT, format_of, migrate};
+use super::restore::HandedFile;
 use super::snapshot::{Place, Snapshot};
 use super::writer::Samples;
 use super::{Index, Key, OpenError, Stored, sealing};
@@ -42,6 +43,8 @@ impl Database {
     /// Opens or creates the file and reads everything in it.
     pub(super) fn open(folder: &Path, secrecy: Option<&Secrecy>) -> Result<(Database, Loaded), OpenError> {
         let lock = lock(folder)?;
+        // What a hub that was killed did not come to restore from.
+        drop(HandedFile::of(folder));
         let path = folder.join("store.db");
         drop(open_private(&path)?);
         let failed = |source| OpenError::Database { path: path.clone(), source };
@@ -153,7 +156,8 @@ pub(super) fn remove_token(transaction: &Transaction<'_>, hash: &TokenHash) -> r
     transaction.execute("DELETE FROM tokens WHERE hash = ?", [hash]).map(drop)
 }
 
-fn load_tokens(connection: &Connection) -> rusqlite::Result<Tokens> {
+/// Every token of a database.
+pub(super) fn load_tokens(connection: &Connection) -> rusqlite::Result<Tokens> {
     let mut tokens = Tokens::default();
     let mut query = connection.prepare("SELECT hash, id, user, member_of, issued, expires FROM tokens")?;
     let mut rows = query.query([])?;

@@ -56,6 +56,23 @@ pub(super) fn settle(
     Ok(Some(sealer))
 }
 
+/// The sealer of a database that is only read; none when nothing in it is sealed.
+pub(super) fn open(
+    connection: &Connection,
+    path: &Path,
+    secrecy: Option<&Secrecy>,
+) -> Result<Option<Sealer>, OpenError> {
+    let known = read_known(connection).map_err(|source| OpenError::Database { path: path.to_owned(), source })?;
+    match (known, secrecy) {
+        (None, _) => Ok(None),
+        (Some(_), None) => Err(KeyError::Needed.into()),
+        (Some(known), Some(secrecy)) => {
+            let (Opened::Current(data) | Opened::Previous(data)) = unwrap_data_key(&known, secrecy)?;
+            Ok(Some(Sealer::new(&data, &secrecy.collections)?))
+        }
+    }
+}
+
 enum Opened {
     Current(Key32),
     Previous(Key32),

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::database::{self, Database};
 use super::event_log::{Event, EventKind, EventLogs};
+use super::restore::{self, RestoreError, Restored, Source};
 use super::snapshot::Snapshot;
 use super::{Draft, Key, Stored, Write, WriteError};
 use crate::identity::{TokenHash, TokenRecord};
@@ -34,6 +35,7 @@ pub(super) enum TokenChange {
 pub(super) enum Command {
     Write { write: Write, answer: Answer },
     Token { change: TokenChange, answer: TokenAnswer },
+    Restore { source: Box<Source>, answer: oneshot::Sender<Result<Restored, RestoreError>> },
     Close { answer: oneshot::Sender<()> },
 }
 
@@ -50,8 +52,8 @@ pub(super) struct Writer {
 }
 
 /// What a transaction would change, published once it is committed.
-struct Batch {
-    next: Snapshot,
+pub(super) struct Batch {
+    pub(super) next: Snapshot,
     events: Vec<(Arc<str>, Event)>,
     accepted: Vec<(Answer, Arc<Stored>)>,
     tokens: Vec<TokenAnswer>,
@@ -59,12 +61,27 @@ struct Batch {
 
 impl Writer {
     pub(super) fn run(mut self) {
-        let mut closing = None;
-        while let Some(first) = self.queue.blocking_recv() {
+        let (mut closing, mut next) = (None, None);
+        while let Some(first) = next.take().or_else(|| self.queue.blocking_recv()) {
+            let first = match first {
+                Command::Restore { source, answer } => {
+                    let done = self.restore(&source);
+                    // The file is gone before the answer.
+                    drop(source);
+                    let _ = answer.send(done);
+                    continue;
+                }
+                other => other,
+            };
             let mut commands = vec![first];
             while commands.len() < BATCH
                 && let Ok(more) = self.queue.try_recv()
             {
+                // It has a transaction of its own: one that fails must not take others with it.
+                if matches!(more, Command::Restore { .. }) {
+                    next = Some(more);
+                    break;
+                }
                 commands.push(more);
             }
             closing = self.commit(commands);
@@ -116,6 +133,34 @@ impl Writer {
         closing
     }
 
+    /// Makes everything equal to a backup. An error means that nothing was changed.
+    fn restore(&mut self, source: &Source) -> Result<Restored, RestoreError> {
+        let begun = Instant::now();
+        let next = Snapshot::clone(&self.snapshot.load());
+        let mut batch = Batch { next, events: Vec::new(), accepted: Vec::new(), tokens: Vec::new() };
+        let restored = restore::commit(source, &mut self.database, &mut self.samples, &mut batch);
+        match &restored {
+            Ok(_) => {
+                self.figures.commit.observe(begun.elapsed().as_secs_f64());
+                self.figures.healthy.store(true, Ordering::Relaxed);
+                let written = batch.events.iter().filter(|(_, event)| event.kind != EventKind::Deleted);
+                let bytes = written.map(|(_, event)| event.object.json.len()).sum();
+                let objects = batch.events.len();
+                self.publish(batch);
+                let Database { folding, connection, .. } = &mut self.database;
+                folding.after_commit(connection, objects, bytes);
+            }
+            Err(error @ RestoreError::Write(why)) => {
+                self.figures.failures.fetch_add(1, Ordering::Relaxed);
+                self.figures.healthy.store(false, Ordering::Relaxed);
+                tracing::error!(%error, %why, "nothing was restored");
+            }
+            // The backup's fault, not the store's.
+            Err(_) => {}
+        }
+        restored
+    }
+
     /// Logs first, then the snapshot, then the answers: whoever sees a revision finds its events in the log.
     fn publish(&self, batch: Batch) {
         let revision = batch.next.revision;
@@ -153,6 +198,10 @@ fn fill(
     for command in commands {
         match command {
             Command::Close { answer } => *closing = Some(answer),
+            // Has a transaction of its own: see `Writer::run`.
+            Command::Restore { answer, .. } => {
+                let _ = answer.send(Err(WriteError::Closed.into()));
+            }
             Command::Write { answer, .. } if closing.is_some() => {
                 let _ = answer.send(Err(WriteError::Closed));
             }
@@ -195,11 +244,33 @@ fn fill(
     transaction.commit()
 }
 
-struct Change {
+/// What one write makes of one object.
+pub(super) struct Change {
     key: Key,
     /// The object's bytes.
     json: Vec<u8>,
     event: Event,
+}
+
+impl Change {
+    /// The object as of a revision, packed as those of its collection are.
+    pub(super) fn new(
+        revision: u64,
+        samples: &mut Samples,
+        key: Key,
+        kind: EventKind,
+        draft: Draft,
+        previous: Option<Arc<Stored>>,
+    ) -> Change {
+        let Draft { before, after, index } = draft;
+        let json = [before.as_slice(), revision.to_string().as_bytes(), after.as_slice()].concat();
+        let packed = match samples.get_mut(&key.collection) {
+            Some(sample) => sample.pack(&json),
+            None => samples.entry(Arc::clone(&key.collection)).or_default().pack(&json),
+        };
+        let object = Arc::new(Stored { place: key.place.clone(), revision, json: packed, index });
+        Change { key, json, event: Event { kind, object, previous } }
+    }
 }
 
 /// Whether the write may be made on this state, and what it then is.
@@ -230,17 +301,11 @@ fn decide(state: &Snapshot, samples: &mut Samples, write: Write) -> Result<Chang
             (key, EventKind::Deleted, draft, Some(previous))
         }
     };
-    let Draft { before, after, index } = draft;
-    let json = [before.as_slice(), revision.to_string().as_bytes(), after.as_slice()].concat();
-    let packed = match samples.get_mut(&key.collection) {
-        Some(sample) => sample.pack(&json),
-        None => samples.entry(Arc::clone(&key.collection)).or_default().pack(&json),
-    };
-    let object = Arc::new(Stored { place: key.place.clone(), revision, json: packed, index });
-    Ok(Change { key, json, event: Event { kind, object, previous } })
+    Ok(Change::new(revision, samples, key, kind, draft, previous))
 }
 
-fn record(
+/// Writes a change within a transaction, and notes what is to be published after it.
+pub(super) fn record(
     transaction: &Transaction<'_>,
     sealer: Option<&Sealer>,
     batch: &mut Batch,

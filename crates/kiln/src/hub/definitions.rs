@@ -11,6 +11,7 @@ use kiln_api::definitions::{Definition, SHIPPED_ANNOTATION, ShapeError, definiti
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use serde_json::Value;
+use tokio::sync::watch;
 
 /// What may be done to definitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -112,6 +113,27 @@ pub async fn install(client: &Client, policy: Policy) -> Result<Installed, Insta
     }))
     .await?;
     Ok(done)
+}
+
+/// Installs them again after every restore, until the hub stops: a backup has those of its own time, or none.
+pub async fn follow(
+    client: Client,
+    policy: Policy,
+    (mut restores, mut stopping): (watch::Receiver<u64>, watch::Receiver<bool>),
+) {
+    loop {
+        tokio::select! {
+            restored = restores.changed() => if restored.is_err() { return },
+            _ = stopping.wait_for(|stop| *stop) => return,
+        }
+        match install(&client, policy).await {
+            Ok(installed) => tracing::info!(?installed, "definitions of Kiln's kinds after a restore"),
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                tracing::error!(%error, cause, "the definitions are those of the backup; a restart tries again");
+            }
+        }
+    }
 }
 
 #[derive(Debug, PartialEq)]
