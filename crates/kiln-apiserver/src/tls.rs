@@ -129,6 +129,8 @@ impl Serving {
     async fn run(self, listener: TcpListener, mut stopping: watch::Receiver<bool>) {
         let (graceful, complaints) = (GracefulShutdown::new(), Seldom::default());
         let serving = Arc::new(self);
+        // Dropped at the end, with which whatever is still served ends, too.
+        let (_open, cut) = watch::channel(());
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -156,15 +158,18 @@ impl Serving {
                     continue;
                 }
             };
-            let (serving, watcher) = (Arc::clone(&serving), graceful.watcher());
+            let (serving, watcher, mut cut) = (Arc::clone(&serving), graceful.watcher(), cut.clone());
             tokio::spawn(async move {
-                serving.serve_connection(stream, peer, watcher).await;
+                tokio::select! {
+                    () = serving.serve_connection(stream, peer, watcher) => {}
+                    _ = cut.changed() => {}
+                }
                 drop(held);
             });
         }
         drop(listener);
         if tokio::time::timeout(serving.limits.last_requests, graceful.shutdown()).await.is_err() {
-            tracing::warn!("some requests did not end in time");
+            tracing::warn!("some requests did not end in time and are cut off");
         }
     }
 
