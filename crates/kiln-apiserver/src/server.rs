@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use serde_json::{Value, json};
@@ -45,6 +46,8 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Watches at a time.
     pub watches: usize,
+    /// How often a quiet watch hears how far it has come.
+    pub bookmarks: Duration,
     /// Objects in one page of a list, when the client asks for a limit that is larger.
     pub page: usize,
     /// What the store keeps for watches.
@@ -60,6 +63,7 @@ impl Default for Limits {
         Limits {
             body_bytes: 3 << 20,
             watches: 4096,
+            bookmarks: Duration::from_secs(60),
             page: 10_000,
             store: StoreLimits::default(),
             guard: GuardLimits::default(),

@@ -363,6 +363,29 @@ async fn no_object_outlives_its_namespace_or_definition_however_they_race() {
 }
 
 #[tokio::test]
+async fn a_quiet_watch_hears_from_time_to_time_how_far_it_has_come() {
+    assert_eq!(Limits::default().bookmarks, Duration::from_secs(60), "as often as a real server");
+    let api = Api::start_with("bookmarks", Limits { bookmarks: Duration::from_millis(100), ..Limits::default() }).await;
+    let start = api.get(CONFIG_MAPS).await.1["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    let path = format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=2&resourceVersion={start}");
+    let mut told = api.watch(&format!("{path}&allowWatchBookmarks=true")).await;
+    let mut untold = api.watch(&path).await;
+    // Nothing the watch is about, but the revision goes on.
+    let secret = json!({"metadata": {"name": "s"}});
+    let (_, elsewhere) = api.call("POST", "/api/v1/namespaces/default/secrets", secret).await;
+    let revision = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
+    let mut bookmarks = 0;
+    while let Some((kind, object)) = told.next().await {
+        assert_eq!((kind.as_str(), &object["kind"]), ("BOOKMARK", &json!("ConfigMap")));
+        bookmarks += 1;
+        // The first may have been under way; whoever resumes from a later one misses nothing and repeats nothing.
+        assert!(bookmarks == 1 || revision(&object) == revision(&elsewhere), "{object}");
+    }
+    assert!((3..=21).contains(&bookmarks), "{bookmarks} in two seconds");
+    assert_eq!(untold.brief().await, "end", "who did not ask for them gets none");
+}
+
+#[tokio::test]
 async fn discovery_and_openapi_follow_the_definitions() {
     let api = Api::start("discovery").await;
     assert!(!api.get("/apis").await.1.to_string().contains("example.org"));

@@ -57,8 +57,6 @@ pub struct WatchRequest {
 const BATCH: usize = 200;
 /// Bytes sent at a time: what a slow client may have waiting is a few of these.
 const FRAME: usize = 64 << 10;
-/// How often a quiet watch hears that nothing happened.
-const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Server {
     /// Sends events until the client leaves, the time is over or the server stops.
@@ -87,7 +85,7 @@ impl Server {
                 None => return,
             },
         };
-        let mut bookmark_at = Instant::now() + BOOKMARK_INTERVAL;
+        let mut bookmark_at = Instant::now() + self.limits.bookmarks;
         loop {
             // Before the log is read: everything up to here is in the log.
             let settled = self.store.snapshot().revision;
@@ -117,7 +115,7 @@ impl Server {
             tokio::select! {
                 changed = news.changed() => if changed.is_err() { return },
                 () = sleep_until(bookmark_at) => {
-                    bookmark_at = Instant::now() + BOOKMARK_INTERVAL;
+                    bookmark_at = Instant::now() + self.limits.bookmarks;
                     if request.bookmarks && events.send(bookmark(&request, cursor, false)).await.is_err() {
                         return;
                     }
