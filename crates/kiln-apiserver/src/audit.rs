@@ -4,8 +4,8 @@
 //! lines are not synced one by one). Never in it: bodies, headers, tokens, anything of an object but its name. When the
 //! disk fails, requests go on; each lost line is counted and the failure is in the ordinary log.
 //!
-//! What the server does by itself (garbage collection, emptying a namespace) is told under a user of its own, after it
-//! was done: a kill in between loses the line.
+//! What the server does by itself (the first namespaces, garbage collection, emptying a namespace) is told under a user of
+//! its own, after it was done: a kill in between loses the line.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

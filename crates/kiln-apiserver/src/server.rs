@@ -13,6 +13,7 @@ use time::OffsetDateTime;
 use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::admission::Admission;
+use crate::audit::AuditEntry;
 use crate::change::{Part, WriteContext};
 use crate::error::{ApiError, Cause, Named};
 use crate::guard::{Guard, GuardLimits, Settings, YamlReader};
@@ -21,7 +22,7 @@ use crate::identity::{ADMINISTRATORS, Identity, IssuedToken, TokenRecord, Tokens
 use crate::metrics::{Metrics, Readings};
 use crate::registry::{DEFINITIONS, Registry};
 use crate::resource::Resource;
-use crate::store::{Event, Expired, Key, OpenError, Store, StoreLimits, Stored, WriteError};
+use crate::store::{Event, Expired, Key, OpenError, Place, Store, StoreLimits, Stored, WriteError};
 use crate::timestamp::render_timestamp;
 
 mod create;
@@ -304,9 +305,33 @@ impl Server {
             dry_run: false,
             context: system_context(),
         };
-        if let Err(error) = self.create(request).await {
-            tracing::error!(name, error = %error.message, "cannot create a namespace");
+        match self.create(request).await {
+            Ok(_) => {
+                let place = Place { namespace: "".into(), name: name.into() };
+                self.audit_own(&system_identity(), "create", resource, &place);
+            }
+            Err(error) => tracing::error!(name, error = %error.message, "cannot create a namespace"),
         }
+    }
+
+    /// Tells of a write nobody asked for by itself, in the words of one that somebody did.
+    fn audit_own(&self, identity: &Identity, verb: &'static str, resource: &Resource, place: &Place) {
+        let Some(audit) = &self.guard.audit else { return };
+        audit.write(&AuditEntry {
+            time: OffsetDateTime::now_utc(),
+            id: &uuid::Uuid::new_v4().to_string(),
+            user: &identity.user,
+            groups: &identity.groups,
+            verb,
+            group: &resource.group,
+            resource: &resource.plural,
+            subresource: "",
+            namespace: &place.namespace,
+            name: &place.name,
+            code: if verb == "create" { 201 } else { 200 },
+            source: "",
+            dry_run: false,
+        });
     }
 }
 
@@ -316,9 +341,14 @@ pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
+/// Who makes the first namespaces.
+fn system_identity() -> Identity {
+    Identity::member("system:apiserver", ADMINISTRATORS)
+}
+
 /// The context in which the server itself writes.
 pub(crate) fn system_context() -> WriteContext {
-    let identity = Identity::member("system:apiserver", ADMINISTRATORS);
+    let identity = system_identity();
     WriteContext {
         now: render_timestamp(OffsetDateTime::now_utc()),
         validation: crate::change::FieldValidation::Ignore,

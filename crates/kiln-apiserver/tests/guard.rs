@@ -102,7 +102,12 @@ impl Api {
     }
 
     async fn send(&self, token: &str, method: &str, path: &str, body: &str) -> Response<Body> {
-        let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+        let kind = match method {
+            "PATCH" if path.contains("fieldManager=") => "application/apply-patch+yaml",
+            "PATCH" => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let request = Request::builder().method(method).uri(path).header("content-type", kind);
         let request = request.header("authorization", format!("Bearer {token}")).body(Body::from(body.to_owned()));
         self.router.clone().oneshot(request.unwrap()).await.unwrap()
     }
@@ -116,24 +121,30 @@ impl Api {
         (code, serde_json::from_slice(&bytes).unwrap_or_else(|_| text()))
     }
 
-    /// The lines of the audit log, each as `user verb resource namespace/name code`.
+    /// The lines of the audit log after those of the start, each as `user verb resource namespace/name code`.
     fn audit(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.folder.join("audit.log")).unwrap();
-        text.lines()
+        let mut lines: Vec<String> = text
+            .lines()
             .map(|line| {
                 let line: Value = serde_json::from_str(line).unwrap();
                 let part = |key: &str| line[key].as_str().unwrap_or("-").to_owned();
                 let (namespace, name) = (part("namespace"), part("name"));
                 let dry = if line["dryRun"] == true { " dry" } else { "" };
+                let below = line["subresource"].as_str().map(|name| format!("/{name}")).unwrap_or_default();
                 format!(
-                    "{} {} {} {namespace}/{name} {}{dry}",
+                    "{} {} {}{below} {namespace}/{name} {}{dry}",
                     part("user"),
                     part("verb"),
                     part("resource"),
                     line["code"]
                 )
             })
-            .collect()
+            .collect();
+        let rest = lines.split_off(2);
+        let first = ["default", "kube-system"].map(|name| format!("system:apiserver create namespaces -/{name} 201"));
+        assert_eq!(lines, first);
+        rest
     }
 }
 
@@ -249,6 +260,47 @@ async fn every_write_and_every_denial_is_one_line_without_what_was_written() {
     }
     let id = answer.headers()["audit-id"].to_str().unwrap();
     assert!(text.lines().last().unwrap().contains(id), "the client's id finds the line");
+}
+
+#[tokio::test]
+async fn every_way_to_write_has_its_line() {
+    let api = Api::start("audit-verbs", Limits::default()).await;
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let scale = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema,
+        "subresources": {"status": {}, "scale": scale}});
+    let definition = json!({"metadata": {"name": "sets.example.org"}, "spec": {"group": "example.org", "scope": "Namespaced",
+        "names": {"plural": "sets", "kind": "Set"}, "versions": [version]}});
+    api.call("admin", "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await;
+    let sets = "/apis/example.org/v1/namespaces/default/sets";
+    let set =
+        json!({"apiVersion": "example.org/v1", "kind": "Set", "metadata": {"name": "s"}, "spec": {"replicas": 1}});
+    for (method, path, body) in [
+        ("PATCH", format!("{sets}/s?fieldManager=m"), set.clone()),
+        ("PATCH", format!("{sets}/s?fieldManager=m&dryRun=All"), set),
+        ("PATCH", format!("{sets}/s"), json!({"spec": {"replicas": 2}})),
+        ("PATCH", format!("{sets}/s/status"), json!({"status": {"replicas": 2}})),
+        ("PATCH", format!("{sets}/s/scale"), json!({"spec": {"replicas": 3}})),
+        ("PATCH", format!("{sets}/nothing"), json!({})),
+        ("DELETE", format!("{sets}?labelSelector=a%3Db"), json!(null)),
+        ("DELETE", sets.into(), json!(null)),
+    ] {
+        api.call("admin", method, &path, body).await;
+    }
+    assert_eq!(
+        api.audit(),
+        [
+            "admin create customresourcedefinitions -/sets.example.org 201",
+            "admin patch sets default/s 201",
+            "admin patch sets default/s 200 dry",
+            "admin patch sets default/s 200",
+            "admin patch sets/status default/s 200",
+            "admin patch sets/scale default/s 200",
+            "admin patch sets default/nothing 404",
+            "admin deletecollection sets default/- 200",
+            "admin deletecollection sets default/- 200",
+        ]
+    );
 }
 
 #[tokio::test]

@@ -10,17 +10,15 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::Value;
-use time::OffsetDateTime;
 
 use super::delete::{CLEANUP, DeleteOptions, FOREGROUND, ORPHAN, Propagation, TOGETHER};
 use super::{Server, stopped};
-use crate::audit::AuditEntry;
 use crate::change::may_go;
 use crate::error::ApiError;
 use crate::identity::{ADMINISTRATORS, Identity};
 use crate::registry::{DEFINITIONS, Registry};
 use crate::resource::Resource;
-use crate::store::{Draft, Key, Place, Snapshot, Stored, Write, WriteError};
+use crate::store::{Draft, Key, Snapshot, Stored, Write, WriteError};
 
 /// Bursts of deletions share a pass.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -120,7 +118,7 @@ impl Server {
                 let told = !stored.index.deleting;
                 let deleted = self.delete(resource, &place.namespace, &place.name, &options).await;
                 if told && deleted.is_ok() {
-                    self.audit_own("delete", resource, place);
+                    self.audit_own(&janitor_identity(), "delete", resource, place);
                 }
                 deleted
             });
@@ -168,7 +166,7 @@ impl Server {
                 match self.delete(resource, &place.namespace, &place.name, &options).await {
                     Err(error) if error.code == 404 || error.code == 409 => {}
                     Err(error) => return Err(error),
-                    Ok(_) => self.audit_own("delete", resource, place),
+                    Ok(_) => self.audit_own(&janitor_identity(), "delete", resource, place),
                 }
             } else if staying.len() < owners.len() {
                 let keep = move |object: &mut Value| keep_owners(object, &|uid| staying.contains(uid));
@@ -209,27 +207,6 @@ impl Server {
         Ok(())
     }
 
-    /// Tells of a write nobody asked for by itself, in the words of one that somebody did.
-    fn audit_own(&self, verb: &'static str, resource: &Resource, place: &Place) {
-        let Some(audit) = &self.guard.audit else { return };
-        let identity = janitor_identity();
-        audit.write(&AuditEntry {
-            time: OffsetDateTime::now_utc(),
-            id: &uuid::Uuid::new_v4().to_string(),
-            user: &identity.user,
-            groups: &identity.groups,
-            verb,
-            group: &resource.group,
-            resource: &resource.plural,
-            subresource: "",
-            namespace: &place.namespace,
-            name: &place.name,
-            code: 200,
-            source: "",
-            dry_run: false,
-        });
-    }
-
     /// Changes an object, or removes it when nothing holds it any longer.
     async fn edit(&self, resource: &Resource, namespace: &str, name: &str, edit: &Edit) -> Result<(), ApiError> {
         let key: Key = self.key(resource, namespace, name);
@@ -250,7 +227,7 @@ impl Server {
             match self.store.write(write).await {
                 Ok(written) => {
                     self.after_write(&resource.collection, &written);
-                    self.audit_own("update", resource, &written.place);
+                    self.audit_own(&janitor_identity(), "update", resource, &written.place);
                     self.wake_janitor();
                     return Ok(());
                 }
