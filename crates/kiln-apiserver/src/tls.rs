@@ -27,13 +27,15 @@ use crate::server::{Server, stopped};
 use activity::Activity;
 use patient::Patient;
 
-pub use authority::{Authority, Credentials, TlsError};
+pub use authority::{Authority, Credentials, TlsError, VALIDITY};
 pub use certificate::ServedCertificate;
+pub use renewal::Renewal;
 
 mod activity;
 mod authority;
 mod certificate;
 mod patient;
+mod renewal;
 
 /// What the listener takes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,10 +12,11 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use kiln_apiserver::identity::ADMINISTRATORS;
-use kiln_apiserver::tls::{self, Authority, Credentials};
+use kiln_apiserver::tls::{self, Authority, Credentials, Renewal};
 use kiln_apiserver::{Limits, Server, Tokens, router};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -182,5 +183,36 @@ async fn a_request_that_does_not_end_in_time_is_cut_off() {
     let ended = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await;
     assert!(ended.is_ok(), "the connection is still open");
     assert_eq!((String::from_utf8_lossy(&answer).as_ref(), server.snapshot().count("configmaps")), ("", 0));
+    server.close().await;
+}
+
+#[tokio::test]
+async fn the_certificate_of_a_server_that_runs_for_long_never_ends() {
+    let folder = Folder::new("renewal");
+    let server = Server::open(&folder.0, Tokens::default(), Limits::default()).await.unwrap();
+    let authority = Authority::open(&folder.0).unwrap();
+    let serve = async |validity: time::Duration, renewals: Option<Arc<AtomicUsize>>| {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let own = Authority::open(&folder.0).unwrap();
+        let renewal = Renewal::begin(own, vec!["localhost".into()], validity).unwrap();
+        let config = renewal.server_config().unwrap();
+        tokio::spawn(tls::serve(listener, router(Arc::clone(&server)), config, server.stopping()));
+        if let Some(count) = renewals {
+            tokio::spawn(renewal.run(move |_| {
+                count.fetch_add(1, Ordering::Relaxed);
+            }));
+        }
+        address
+    };
+    let count = Arc::new(AtomicUsize::new(0));
+    let validity = time::Duration::seconds(3);
+    let (renewed, left_alone) = (serve(validity, Some(Arc::clone(&count))).await, serve(validity, None).await);
+    let ask = async |address| get(address, &authority, None, "/healthz").await;
+    assert_eq!(ask(renewed).await.as_deref(), Some("HTTP/1.1 200 OK"));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(ask(left_alone).await, None, "a certificate that nobody renews has ended by now");
+    assert_eq!(ask(renewed).await.as_deref(), Some("HTTP/1.1 200 OK"));
+    assert!((2..=6).contains(&count.load(Ordering::Relaxed)), "{count:?}");
     server.close().await;
 }

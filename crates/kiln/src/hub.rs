@@ -17,10 +17,11 @@ use kiln_apiserver::health::Weight;
 use kiln_apiserver::identity::ADMINISTRATORS;
 use kiln_apiserver::secrecy::{Secrecy, Unlock};
 use kiln_apiserver::store::OpenError;
-use kiln_apiserver::tls::{self, Authority, Credentials, TlsError};
+use kiln_apiserver::tls::{self, Authority, Credentials, Renewal, TlsError};
 use kiln_apiserver::{Limits, Server, Settings, router};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 use admission::Rules;
 use approval::Approver;
@@ -153,7 +154,9 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
     let listen_error = |source| HubError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).await.map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
-    let tls = authority.server_config(&certificate_names(address.ip(), &config.tls_names))?;
+    let names = certificate_names(address.ip(), &config.tls_names);
+    let renewal = Renewal::begin(Authority::open(&config.data_dir)?, names, tls::VALIDITY)?;
+    let tls = renewal.server_config()?;
     let kubeconfig = write_kubeconfig(config, &authority, address)?;
     let nodes = serve_nodes(&server);
     let node_listener = listen_to_nodes(config).await?;
@@ -174,6 +177,7 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
     let following = approver.following();
     tasks.spawn_on(behind, "controllers", controllers::run_embedded(Arc::clone(&server), pools, following));
     tasks.spawn_on(behind, "certificates", approval::run(approver, server.stopping()));
+    tasks.spawn("certificate of the API", renew(renewal, config.clone(), address, server.stopping()));
     tasks.spawn("node endpoints", Arc::clone(&nodes).run(server.stopping()));
     if let Some(listener) = node_listener {
         let (router, limits) = (node::node_router(Arc::clone(&nodes)), connection_limits(config.shutdown));
@@ -200,6 +204,19 @@ pub async fn run(config: &HubConfig, ready: impl FnOnce(&Ready)) -> Result<(), H
     }
     server.close().await;
     ended.map_or(Ok(()), |task| Err(HubError::Ended(task)))
+}
+
+/// Keeps the certificate of the API fresh, and that of the administrator, until the hub stops.
+async fn renew(renewal: Renewal, config: HubConfig, address: SocketAddr, mut stopping: watch::Receiver<bool>) {
+    let write = |authority: &Authority| {
+        if let Err(error) = write_kubeconfig(&config, authority, address) {
+            tracing::error!(%error, "the kubeconfig was not written anew");
+        }
+    };
+    tokio::select! {
+        () = renewal.run(write) => {}
+        _ = stopping.wait_for(|stop| *stop) => {}
+    }
 }
 
 /// Whoever decides about the certificates of nodes, with its figures among the server's.

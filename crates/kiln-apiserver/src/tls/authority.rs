@@ -11,18 +11,19 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType,
 };
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{ResolvesServerCert, WebPkiClientVerifier};
 use time::{Duration, OffsetDateTime};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use super::ServedCertificate;
 use crate::identity::Identity;
 
 /// How long the authority is valid.
 const AUTHORITY_DAYS: i64 = 3650;
 /// How long what it signs is valid.
-const CERTIFICATE_DAYS: i64 = 365;
+pub const VALIDITY: Duration = Duration::days(365);
 
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +84,7 @@ impl Authority {
             return Ok(Authority { certificate_pem, issuer });
         }
         let key = KeyPair::generate()?;
-        let mut params = params("kiln", None, AUTHORITY_DAYS)?;
+        let mut params = params("kiln", None, Duration::days(AUTHORITY_DAYS))?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages =
             vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
@@ -101,14 +102,19 @@ impl Authority {
 
     /// A client certificate for a member of one group. rcgen writes one value per attribute, hence one group.
     pub fn issue_client(&self, user: &str, group: &str) -> Result<Credentials, TlsError> {
-        let mut params = params(user, Some(group), CERTIFICATE_DAYS)?;
+        let mut params = params(user, Some(group), VALIDITY)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.sign(params)
     }
 
     /// A certificate for a server of these names and addresses.
     pub fn issue_server(&self, names: &[String]) -> Result<Credentials, TlsError> {
-        let mut params = params("kiln-apiserver", None, CERTIFICATE_DAYS)?;
+        self.issue_server_for(names, VALIDITY)
+    }
+
+    /// The same for so long.
+    pub fn issue_server_for(&self, names: &[String], validity: Duration) -> Result<Credentials, TlsError> {
+        let mut params = params("kiln-apiserver", None, validity)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         for name in names {
             params.subject_alt_names.push(match name.parse::<IpAddr>() {
@@ -122,6 +128,14 @@ impl Authority {
     /// What the listener needs: a certificate for these names, and clients may show one of ours.
     pub fn server_config(&self, names: &[String]) -> Result<Arc<rustls::ServerConfig>, TlsError> {
         let Credentials { certificate, key } = self.issue_server(names)?;
+        self.server_config_with(&ServedCertificate::parse(certificate.as_bytes(), key.as_bytes())?)
+    }
+
+    /// The same with a certificate that can be replaced.
+    pub fn server_config_with(
+        &self,
+        certificate: &Arc<ServedCertificate>,
+    ) -> Result<Arc<rustls::ServerConfig>, TlsError> {
         let setup = |why: String| TlsError::Setup(why);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut roots = rustls::RootCertStore::empty();
@@ -131,13 +145,11 @@ impl Authority {
             .allow_unauthenticated()
             .build()
             .map_err(|error| setup(error.to_string()))?;
-        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| setup(error.to_string()))?;
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| setup(error.to_string()))?
             .with_client_cert_verifier(clients)
-            .with_single_cert(vec![parse_certificate(&certificate)?], key)
-            .map_err(|error| setup(error.to_string()))?;
+            .with_cert_resolver(Arc::clone(certificate) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Arc::new(config))
     }
@@ -162,7 +174,7 @@ pub(super) fn identity_of(certificate: &CertificateDer<'_>) -> Option<Identity> 
     Some(Identity { user, groups })
 }
 
-fn params(common_name: &str, organization: Option<&str>, days: i64) -> Result<CertificateParams, TlsError> {
+fn params(common_name: &str, organization: Option<&str>, validity: Duration) -> Result<CertificateParams, TlsError> {
     let mut params = CertificateParams::new(Vec::new())?;
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, common_name);
@@ -173,7 +185,7 @@ fn params(common_name: &str, organization: Option<&str>, days: i64) -> Result<Ce
     let now = OffsetDateTime::now_utc();
     // Clocks differ.
     params.not_before = now - Duration::hours(1);
-    params.not_after = now + Duration::days(days);
+    params.not_after = now + validity;
     params.use_authority_key_identifier_extension = true;
     Ok(params)
 }
