@@ -27,6 +27,13 @@ impl Registry {
         Registry { builtin, ..Registry::default() }.updated(snapshot)
     }
 
+    /// Whether the definitions are these.
+    pub fn is_of(&self, snapshot: &Snapshot) -> bool {
+        let is_known = |name: &Arc<str>, revision| self.defined.get(name).is_some_and(|(known, _)| *known == revision);
+        self.defined.len() == snapshot.count(DEFINITIONS)
+            && snapshot.list(DEFINITIONS, None, None).all(|stored| is_known(&stored.place.name, stored.revision))
+    }
+
     /// The same with the definitions as they are now; what did not change is not parsed again.
     #[must_use]
     pub fn updated(&self, snapshot: &Snapshot) -> Registry {

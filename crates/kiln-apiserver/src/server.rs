@@ -10,7 +10,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 
 use crate::admission::Admission;
 use crate::audit::AuditEntry;
@@ -85,7 +85,6 @@ pub struct Server {
     pub(crate) yaml: Option<YamlReader>,
     /// One body of YAML at a time: what aliases make of it may be large.
     pub(crate) yaml_turn: Semaphore,
-    janitor: Notify,
     /// Held by whoever changes tokens, on the disk and then in the table.
     tokens_turn: tokio::sync::Mutex<()>,
     /// How often a backup was restored.
@@ -139,7 +138,6 @@ impl Server {
             admission: OnceLock::new(),
             yaml,
             yaml_turn: Semaphore::new(1),
-            janitor: Notify::new(),
             tokens_turn: tokio::sync::Mutex::new(()),
             restores: watch::Sender::new(0),
             stopping: watch::Sender::new(false),
@@ -277,19 +275,19 @@ impl Server {
         found.ok_or_else(|| ApiError::not_found(resource.named(name)))
     }
 
-    /// What must follow a write: new definitions are served, the janitor looks for work.
-    fn after_write(&self, collection: &str, stored: &Stored) {
+    /// A definition is served when its write is answered.
+    fn after_write(&self, collection: &str) {
         if collection == DEFINITIONS {
             self.refresh_registry();
-        }
-        if stored.index.deleting || !stored.index.owners.is_empty() {
-            self.janitor.notify_one();
         }
     }
 
     fn refresh_registry(&self) {
         let _one = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.registry.store(Arc::new(self.registry().updated(&self.store.snapshot())));
+        let (registry, snapshot) = (self.registry(), self.store.snapshot());
+        if !registry.is_of(&snapshot) {
+            self.registry.store(Arc::new(registry.updated(&snapshot)));
+        }
     }
 
     async fn ensure_namespace(&self, name: &str) {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 pub use event_log::{Event, EventKind, EventLog, Expired};
 pub use index::Index;
@@ -226,6 +226,7 @@ pub struct Store {
     logs: Arc<EventLogs>,
     commands: mpsc::Sender<Command>,
     figures: Arc<StoreFigures>,
+    cleaning: Arc<Notify>,
     /// Where the database is, and how it is unsealed: a backup is put there.
     folder: PathBuf,
     secrecy: Option<Secrecy>,
@@ -252,12 +253,14 @@ impl Store {
         let snapshot = Arc::new(ArcSwap::from_pointee(snapshot));
         let (commands, queue) = mpsc::channel(QUEUE);
         let figures = Arc::new(StoreFigures::default());
+        let cleaning = Arc::new(Notify::new());
         let writer = writer::Writer {
             database,
             snapshot: Arc::clone(&snapshot),
             samples,
             logs: Arc::clone(&logs),
             figures: Arc::clone(&figures),
+            cleaning: Arc::clone(&cleaning),
             queue,
         };
         std::thread::Builder::new()
@@ -265,7 +268,7 @@ impl Store {
             .spawn(move || writer.run())
             .map_err(|source| OpenError::File { path: folder.to_owned(), source })?;
         let (folder, secrecy) = (folder.to_owned(), secrecy.cloned());
-        Ok((Store { snapshot, logs, commands, figures, folder, secrecy }, tokens))
+        Ok((Store { snapshot, logs, commands, figures, cleaning, folder, secrecy }, tokens))
     }
 
     /// What was counted.
@@ -302,6 +305,11 @@ impl Store {
     /// The events of one collection.
     pub fn log(&self, collection: &str) -> Arc<EventLog> {
         self.logs.of(collection)
+    }
+
+    /// Told whenever a change may have left something to clean up: a deletion, a finalizer, an owner.
+    pub(crate) fn cleaning(&self) -> &Notify {
+        &self.cleaning
     }
 
     /// Makes one change; returns when it is on the disk.

@@ -362,6 +362,33 @@ async fn no_object_outlives_its_namespace_or_definition_however_they_race() {
     }
 }
 
+/// Sends a request and leaves as soon as it is stored, before the answer.
+async fn leave_after(api: &Api, method: &str, path: &str, body: Value) {
+    let before = api.server.snapshot().revision;
+    let mut call = Box::pin(api.call(method, path, body));
+    while api.server.snapshot().revision == before {
+        assert!(futures::poll!(&mut call).is_pending(), "the answer came before anybody could leave");
+        // Long enough for the write that was sent; the request itself does not go on meanwhile.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_follows_a_write_does_not_need_the_client_to_stay() {
+    let api = Api::start("leaving").await;
+    leave_after(&api, "POST", DEFINITIONS, api::definition()).await;
+    for _ in 0..200 {
+        if api.get(WIDGETS).await.0 == 200 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(api.call("POST", WIDGETS, widget("w", 1)).await.0, 201, "the definition is served");
+    api.call("POST", "/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await;
+    leave_after(&api, "DELETE", "/api/v1/namespaces/n", Value::Null).await;
+    api.until_gone("/api/v1/namespaces/n").await;
+}
+
 #[tokio::test]
 async fn a_quiet_watch_hears_from_time_to_time_how_far_it_has_come() {
     assert_eq!(Limits::default().bookmarks, Duration::from_secs(60), "as often as a real server");

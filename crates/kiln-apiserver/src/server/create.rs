@@ -63,7 +63,7 @@ impl Server {
                 Err(WriteError::Exists) if generated && attempt < TRIES => {}
                 Err(error) => return Err(write_error(error, resource, &name)),
                 Ok(stored) => {
-                    self.after_write(&resource.collection, &stored);
+                    self.after_write(&resource.collection);
                     return Ok(Outcome { object: Written::Stored(stored), warnings: planned.warnings, created: true });
                 }
             }

@@ -124,8 +124,7 @@ impl Server {
                 Err(WriteError::Conflict { .. } | WriteError::NotEmpty) => {}
                 Err(error) => return Err(write_error(error, resource, name)),
                 Ok(written) => {
-                    self.after_write(&resource.collection, &written);
-                    self.wake_janitor();
+                    self.after_write(&resource.collection);
                     let object = self.value(resource, &written);
                     return Ok(if goes { Deleted::Gone(object) } else { Deleted::Held(object) });
                 }

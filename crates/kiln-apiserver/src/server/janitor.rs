@@ -32,25 +32,24 @@ impl Server {
     /// Works until the server stops.
     pub async fn run_janitor(self: Arc<Self>) {
         let mut stopping = self.stopping();
+        let mut definitions = self.store.log(DEFINITIONS).subscribe();
         loop {
             let pause = match self.clean().await {
                 Ok(()) => PAUSE,
                 Err(error) => {
                     tracing::warn!(error = %error.message, "garbage collection will be tried again");
-                    self.wake_janitor();
+                    self.store.cleaning().notify_one();
                     RETRY
                 }
             };
             tokio::select! {
-                () = self.janitor.notified() => {}
+                () = self.store.cleaning().notified() => {}
+                // Somebody wrote a definition and did not stay for the answer.
+                Ok(()) = definitions.changed() => self.refresh_registry(),
                 () = stopped(&mut stopping) => return,
             }
             tokio::time::sleep(pause).await;
         }
-    }
-
-    pub(super) fn wake_janitor(&self) {
-        self.janitor.notify_one();
     }
 
     /// One pass.
@@ -226,9 +225,8 @@ impl Server {
             };
             match self.store.write(write).await {
                 Ok(written) => {
-                    self.after_write(&resource.collection, &written);
+                    self.after_write(&resource.collection);
                     self.audit_own(&janitor_identity(), "update", resource, &written.place);
-                    self.wake_janitor();
                     return Ok(());
                 }
                 Err(WriteError::Conflict { .. }) => {}

@@ -13,7 +13,6 @@ impl Server {
         let restored = self.store.restore(sha256, tokens).await?;
         self.guard.tokens.replace_issued(restored.tokens.clone());
         self.refresh_registry();
-        self.wake_janitor();
         self.restores.send_modify(|count| *count += 1);
         let Restored { from, created, changed, deleted, revision, tokens: _ } = &restored;
         tracing::info!(from, created, changed, deleted, revision, "a backup was restored");

@@ -173,7 +173,7 @@ impl Server {
             Write::Update { key, expected, draft }
         };
         let stored = self.store.write(write).await?;
-        self.after_write(&request.resource.collection, &stored);
+        self.after_write(&request.resource.collection);
         Ok(Written::Stored(stored))
     }
 

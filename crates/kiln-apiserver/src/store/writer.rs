@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use rusqlite::Transaction;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::database::{self, Database};
 use super::event_log::{Event, EventKind, EventLogs};
@@ -48,6 +48,7 @@ pub(super) struct Writer {
     pub(super) samples: Samples,
     pub(super) logs: Arc<EventLogs>,
     pub(super) figures: Arc<StoreFigures>,
+    pub(super) cleaning: Arc<Notify>,
     pub(super) queue: mpsc::Receiver<Command>,
 }
 
@@ -164,6 +165,7 @@ impl Writer {
     /// Logs first, then the snapshot, then the answers: whoever sees a revision finds its events in the log.
     fn publish(&self, batch: Batch) {
         let revision = batch.next.revision;
+        let leaves_work = batch.events.iter().any(|(_, event)| leaves_work(event));
         let mut touched = Vec::new();
         for (collection, event) in batch.events {
             let log = self.logs.of(&collection);
@@ -176,6 +178,9 @@ impl Writer {
         for log in touched {
             log.wake(revision);
         }
+        if leaves_work {
+            self.cleaning.notify_one();
+        }
         for (answer, stored) in batch.accepted {
             let _ = answer.send(Ok(stored));
         }
@@ -183,6 +188,11 @@ impl Writer {
             let _ = answer.send(Ok(()));
         }
     }
+}
+
+/// Whether somebody must look what follows: for what it owned, for its owners, for its finalizers.
+fn leaves_work(event: &Event) -> bool {
+    event.kind == EventKind::Deleted || event.object.index.deleting || !event.object.index.owners.is_empty()
 }
 
 fn fill(
