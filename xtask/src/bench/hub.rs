@@ -73,7 +73,7 @@ const FIGURES: [(&str, &str, &str, Goal); 25] = [
     ("watch all", "an update seen by all watches (median of 20 updates)", "ms", Goal::Below(100.0)),
     ("watch p50", "an update seen by a watch, all watches, p50", "ms", Goal::None),
     ("watch p99", "an update seen by a watch, all watches, p99", "ms", Goal::None),
-    ("watch max", "an update seen by a watch, slowest of all updates", "ms", Goal::None),
+    ("watch max", "an update seen by a watch, slowest of all updates", "ms", Goal::Below(100.0)),
     ("memory", "resident memory, all objects, 10 watches, at rest after the writes", "MB", Goal::Below(130.0)),
     ("memory busy", "resident memory, all objects, 10 watches, at the last write", "MB", Goal::None),
     ("memory restarted", "resident memory, all objects, after a restart", "MB", Goal::None),
