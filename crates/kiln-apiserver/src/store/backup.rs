@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
-use super::database::{lock, prepare, put_revision, read_revision};
+use super::database::{LOCK, lock, prepare, put_revision, read_revision};
 use super::migrations::format_of;
 use super::restore::HANDED_OVER;
 use super::{OpenError, temporary_beside};
@@ -213,6 +213,7 @@ pub fn restore_backup(
     }
     // Held until the end: a hub that starts meanwhile is refused.
     let _lock = lock(folder)?;
+    give_to_owner_of(folder, &folder.join(LOCK))?;
     if !replace && !is_empty(folder)? {
         return Err(BackupError::NotEmpty { folder: folder.to_owned() });
     }
@@ -220,6 +221,7 @@ pub fn restore_backup(
     for part in &manifest.parts {
         let path = Temporary(temporary_beside(&folder.join(&part.name), "restored"));
         unpack(source, &mut input, part, &path.0)?;
+        give_to_owner_of(folder, &path.0)?;
         unpacked.push((part.name.as_str(), path));
     }
     check_end(source, &mut input)?;
@@ -269,12 +271,7 @@ pub fn hand_over(source: &Path, folder: &Path) -> Result<(Manifest, HandedOver),
     }
     check_end(source, &mut input)?;
     let Some(sha256) = sha256 else { return Err(unreadable(source, "it has no store.db")) };
-    // The hub reads it, and may be another user than who restores.
-    let owner = fs::metadata(folder).map_err(|error| file_error(folder, error))?;
-    let own = fs::metadata(&copy.0).map_err(|error| file_error(&copy.0, error))?;
-    if (owner.uid(), owner.gid()) != (own.uid(), own.gid()) {
-        chown(&copy.0, Some(owner.uid()), Some(owner.gid())).map_err(|error| file_error(&copy.0, error))?;
-    }
+    give_to_owner_of(folder, &copy.0)?;
     rename(&copy.0, &path)?;
     Ok((manifest, HandedOver { sha256, _file: Temporary(path) }))
 }
@@ -381,6 +378,16 @@ fn unpack(source: &Path, input: &mut impl Read, part: &Part, target: &Path) -> R
         copy_hashed(&mut input.take(part.bytes), &mut output).map_err(|error| file_error(target, error))?;
     check(source, part, bytes, &sha256)?;
     output.sync_all().map_err(|error| file_error(target, error))
+}
+
+/// A file for its user alone is the hub's, who may be another than whoever restores: root, for example.
+fn give_to_owner_of(folder: &Path, path: &Path) -> Result<(), BackupError> {
+    let of = |path: &Path| fs::metadata(path).map_err(|error| file_error(path, error));
+    let owner = of(folder)?;
+    if of(path)?.uid() == owner.uid() {
+        return Ok(());
+    }
+    chown(path, Some(owner.uid()), Some(owner.gid())).map_err(|error| file_error(path, error))
 }
 
 fn check(source: &Path, part: &Part, bytes: u64, sha256: &str) -> Result<(), BackupError> {

@@ -66,9 +66,12 @@ impl Drop for Database {
     }
 }
 
+/// What keeps a second program out of a folder.
+pub(super) const LOCK: &str = "store.lock";
+
 /// Keeps other processes out for as long as the file is open.
 pub(super) fn lock(folder: &Path) -> Result<File, OpenError> {
-    let path = folder.join("store.lock");
+    let path = folder.join(LOCK);
     let lock = open_private(&path)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),

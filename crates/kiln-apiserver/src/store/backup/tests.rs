@@ -170,3 +170,28 @@ async fn the_authority_and_tokens_come_back_only_as_told() {
     restore(&whole, RestoredAuthority::New, RestoredTokens::Keep).unwrap();
     assert_eq!(authority(), None);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_root_restores_is_the_hubs() {
+    let (folder, target) = (TempDir::new("root-backup"), TempDir::new("root-restored"));
+    let file = folder.path().join("hub.backup");
+    put(&Store::open(folder.path(), StoreLimits::default()).unwrap(), "things", "n").await;
+    for name in AUTHORITY {
+        fs::write(folder.path().join(name), "x").unwrap();
+    }
+    write_backup(folder.path(), &file, WithAuthority::Yes).unwrap();
+    // Only root can give a folder to somebody else; everybody else's is their own.
+    let _ = chown(target.path(), Some(4711), Some(4711));
+    let owner = fs::metadata(target.path()).unwrap().uid();
+    restore(&file, target.path(), false).unwrap();
+    let (_, handed) = hand_over(&file, target.path()).unwrap();
+    let mut found: Vec<(String, u32)> = fs::read_dir(target.path())
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().uid()))
+        .collect();
+    found.sort();
+    drop(handed);
+    let expected = ["ca.crt", "ca.key", "restore.db", "store.db", "store.lock"];
+    assert_eq!(found, expected.map(|name| (name.to_owned(), owner)));
+}
