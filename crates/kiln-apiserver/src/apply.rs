@@ -67,7 +67,7 @@ pub fn plan_apply(
         metadata.shift_remove("managedFields");
     }
     if entries.is_empty() {
-        entries.push(untracked_entry(resource, &live));
+        entries.push(untracked_entry(resource, &live, part));
     }
     let schema = &resource.schema;
     let wanted = wanted_part(resource, wanted, part);

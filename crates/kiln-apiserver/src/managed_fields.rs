@@ -95,16 +95,16 @@ pub fn record_update(
     write_entries(object, put_oldest_together(entries));
 }
 
-/// An entry for everything that is in an object nobody kept track of.
-pub fn untracked_entry(resource: &Resource, live: &Value) -> Entry {
+/// An entry for what is in a part of an object nobody kept track of.
+pub fn untracked_entry(resource: &Resource, live: &Value, part: Part) -> Entry {
     let added = compare(&resource.schema, &json!({}), live).added;
     Entry {
         manager: BEFORE_FIRST_APPLY.into(),
         operation: "Update".into(),
         api_version: resource.api_version(),
-        subresource: String::new(),
+        subresource: subresource(part).into(),
         time: live["metadata"]["creationTimestamp"].as_str().unwrap_or_default().into(),
-        fields: managed_part(resource, &added, Part::Main),
+        fields: managed_part(resource, &added, part),
     }
 }
 

@@ -131,3 +131,20 @@ fn a_value_of_a_wrong_type_is_refused_and_takes_nothing_away() {
     let why = "spec: Invalid value: \"boolean\": spec in body must be of type object: \"boolean\"";
     assert_eq!(refused, Err(ApplyError::Malformed(why.into())));
 }
+
+#[test]
+fn what_nobody_tracked_in_the_part_that_is_applied_belongs_to_those_before() {
+    let mut live = start();
+    live["spec"] = json!({"size": 1});
+    live["status"] = json!({"x": 1, "y": 2});
+    let wanted = json!({"apiVersion": "example.org/v1", "kind": "Widget", "metadata": {"name": "w"},
+        "spec": {"note": "n"}, "status": {"x": 5}});
+    for (part, expected, named) in
+        [(Part::Main, vec![".spec", ".spec.size"], ""), (Part::Status, vec![".status", ".status.y"], "status")]
+    {
+        let object = plan_apply(&widget(), &live, &wanted, part, true, &context("alice")).unwrap();
+        assert_eq!(owns(&object, "before-first-apply"), expected);
+        let entries = parse_entries(&object["metadata"]["managedFields"]).unwrap();
+        assert!(entries.iter().all(|entry| entry.subresource == named), "{entries:?}");
+    }
+}
