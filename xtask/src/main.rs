@@ -91,7 +91,8 @@ fn cargo() -> Command {
 
 /// Runs a command, showing it and how long it took; an exit code other than 0 ends the task.
 fn execute(command: &mut Command) -> Result<()> {
-    let shown = format!("{command:?}");
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let shown = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     println!("$ {shown}");
     let begun = std::time::Instant::now();
     let status = command.status().with_context(|| format!("cannot start {shown}"))?;
