@@ -69,11 +69,6 @@ impl Registry {
         self.resources.iter().any(|resource| resource.group == group && resource.version == version)
     }
 
-    /// Whether the kind comes with the server; the others each have a definition, of the collection's name.
-    pub fn is_builtin(&self, collection: &str) -> bool {
-        self.builtin.iter().any(|resource| *resource.collection == *collection)
-    }
-
     /// Every resource.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.resources.iter()

@@ -41,7 +41,8 @@ pub struct Resource {
     pub counts_generation: bool,
     /// Whether a replacement must say which revision it replaces.
     pub requires_revision: bool,
-    /// Whether the kind comes with the server: clients have it compiled in and send strategic merge patches for it.
+    /// Whether the kind comes with the server: clients have it compiled in and send strategic merge patches for it. Each of the
+    /// others has a definition, of the collection's name.
     pub builtin: bool,
     /// What `kubectl get` shows after the name.
     pub columns: Vec<Column>,

@@ -282,8 +282,8 @@ async fn changes(server: &Server, sample: Sample, args: &Args, figures: &mut Mea
     Ok(())
 }
 
-/// Waits until the server has nothing left to do. Its controllers pause between looks at a large world, and what they took
-/// for one is given back with the next: only a longer silence is rest.
+/// Waits until the server has nothing left to do. Its controllers pause between looks at a large world: only a longer silence
+/// is rest.
 async fn rest(server: &Server) -> Result<()> {
     const WINDOW: Duration = Duration::from_secs(3);
     const SILENT: usize = 5;

@@ -33,7 +33,7 @@ impl Server {
     /// Creates an object.
     pub async fn create(&self, request: CreateRequest<'_>) -> Result<Outcome, ApiError> {
         let CreateRequest { resource, namespace, mut body, dry_run, context } = request;
-        let requires = self.requirements(resource, namespace);
+        let requires = Server::requirements(resource, namespace);
         let generated = body["metadata"]["name"].as_str().unwrap_or_default().is_empty();
         for attempt in 1.. {
             let (uid, suffix) = (uuid::Uuid::new_v4().to_string(), random_suffix());
@@ -73,10 +73,10 @@ impl Server {
 
     /// What must exist, and must not be on its way out, when the object is written: its namespace, and the definition of
     /// a kind that has one.
-    fn requirements(&self, resource: &Resource, namespace: &str) -> Vec<Key> {
+    fn requirements(resource: &Resource, namespace: &str) -> Vec<Key> {
         let mut requires = Vec::new();
         // The definition first, as a real server does.
-        if !self.registry().is_builtin(&resource.collection) {
+        if !resource.builtin {
             requires.push(Key::new(&Arc::from(DEFINITIONS), "", &resource.collection));
         }
         if resource.namespaced {

@@ -402,9 +402,13 @@ mod tests {
             "remove a",
         ];
         let seen = |diary: &Diary| diary.0.lock().unwrap().clone();
-        while seen(&second).len() < expected.len() || seen(&pools).len() < 2 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let all = async {
+            while seen(&second).len() < expected.len() || seen(&pools).len() < 2 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(30), all).await;
+        assert!(waited.is_ok(), "{:?} {:?}", seen(&second), seen(&pools));
         running.abort();
         assert_eq!(seen(&first)[..expected.len()], expected);
         assert_eq!(seen(&second)[..expected.len()], expected);
